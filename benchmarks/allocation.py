@@ -27,7 +27,8 @@ from control.policies.option_fields import with_options
 from control.problem import mip
 from control.problem.problem import Problem
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.planning.dry_run import PlanRequest, problem, spent
+from headrace.planning.dry_run import PlanRequest, problem
+from streams.cpu_seconds import spent
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "loki"
 CASES = (  # file, devices, largest demand

@@ -16,10 +16,10 @@ from typing import Any
 
 from headrace.gateway.event_loop import gateway_loop
 from headrace.gateway.gateway_role import GRPC_EXPERIMENTS
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.roles.heap import tune_heap
 
-M = classes(pool())
+M = message_classes(pool())
 
 
 @contextmanager

@@ -34,10 +34,10 @@ from headrace.arrivals.arrival_processes import poisson
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.calibration_run import CalibrationRequest, calibrate
 from headrace.fidelity.certificate import Certificate
-from headrace.fidelity.certificate_text import text
-from headrace.fidelity.fidelity_run import asked, certify
+from headrace.fidelity.certificate_text import certificate_text
+from headrace.fidelity.fidelity_run import certificate_request, certify
 from headrace.machine import machine
-from headrace.simulation.world_file import place, store
+from headrace.simulation.world_file import store, world_path
 
 LOADS = (0.5, 1.0, 1.5)  # of the calibrated one
 RAMSIS = Path("../shared/data/ramsis")
@@ -122,13 +122,13 @@ def certified(row: CertifiedRow, sizes: Sizes) -> Iterator[tuple[str, Certificat
         file=file, rates_qps=(row.rate_qps,), seconds=sizes.seconds, dilate=row.dilate,
         policy=row.policies[0], seed=1,
     )  # fmt: skip
-    store(calibrate(wish), place(row.file))
+    store(calibrate(wish), world_path(row.file))
     for load, policy, devices in cases(row):
         arrivals = row.file.with_name(f"poisson-{load:g}.txt")
         times = poisson(load * row.rate_qps, sizes.seconds, np.random.default_rng(2))
         arrivals.write_text("".join(f"{1e3 * at:.3f}\n" for at in times))
         certificate, _ = certify(
-            asked(
+            certificate_request(
                 file, arrivals, policy=policy, devices={kind: devices}, dilate=row.dilate,
                 simulations=sizes.simulations, repeats=sizes.repeats,
             )
@@ -154,7 +154,7 @@ def page(found: Sequence[tuple[str, Certificate]]) -> str:
         "",
     ]
     for name, certificate in found:
-        lines += [f"## {name}", "", "```", text(certificate), "```", ""]
+        lines += [f"## {name}", "", "```", certificate_text(certificate), "```", ""]
     return "\n".join(
         [
             *lines,

@@ -38,7 +38,7 @@ from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.session_space import SessionSpace
 from headrace.client.exchange import Exchange
-from headrace.client.formats import reader_of
+from headrace.client.formats import answer_reader
 from headrace.client.give_command import give
 from headrace.client.open_queries import OpenQueries
 from headrace.client.session_view import close_session, serving
@@ -181,7 +181,7 @@ def measured(system: LiveEnvironment, count: int, queries: int, seed: int) -> li
     rows = []
     inputs = islice(load_workload(file).queries(np.random.default_rng(seed)), queries)
     samples = [Sample(number, payload, truth) for number, (payload, truth) in enumerate(inputs)]
-    waiting = OpenQueries(reader_of(file.pipeline))
+    waiting = OpenQueries(answer_reader(file.pipeline))
     with closing(Exchange(system.kafka, file.pipeline, waiting)) as exchange:
         for number, (c, p) in enumerate(drawn(space, composer.deployment, count, seed)):
             session, plan = f"plan-{number}", json.dumps(as_plan(space, c, p))

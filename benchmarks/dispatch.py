@@ -20,7 +20,7 @@ from time import perf_counter, process_time, thread_time
 
 import numpy as np
 
-from control.policies.kairos.device_mixes import PricedType, affordable
+from control.policies.kairos.device_mixes import PricedType, mixes_within
 from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
 from control.policies.kairos.provisioning import Pool, rank
 from control.policies.kairos.query_sizes import SizeDistribution
@@ -165,8 +165,8 @@ def ranking(budget: float) -> dict[str, float]:
         largest_s=tuple(s * LARGEST for s in SECONDS_PER_ITEM.values()),
         largest_size=LARGEST, slo_s=SLO_S,
     )  # fmt: skip
-    mixes = len(affordable(pool.types, budget))
-    sampled = timed([lambda: FluidBound(pool.times).above(affordable(pool.types, budget))] * 5)
+    mixes = len(mixes_within(pool.types, budget))
+    sampled = timed([lambda: FluidBound(pool.times).above(mixes_within(pool.types, budget))] * 5)
     exact = timed([lambda: rank(pool, budget)] * 3)
     return {
         "mixes": mixes,

@@ -29,7 +29,7 @@ from PIL import Image
 
 from benchmarks.machine_speed import machine
 from benchmarks.rig import Rig
-from control.estimation.accuracy.accuracy_drift import drift_text, drifted
+from control.estimation.accuracy.accuracy_drift import drift_text, drifted_paths
 from headrace.broker.local_broker import borrow
 from headrace.client.accuracy_topic import newest_accuracy
 from operators.outcomes import outcome_of
@@ -144,7 +144,7 @@ class _Run:
 
     def _look(self) -> None:
         newest = newest_accuracy(self._rig.kafka, self._rig.name)
-        found = drifted(newest.recent) if newest is not None else ()
+        found = drifted_paths(newest.recent) if newest is not None else ()
         if found and self.reported is None:
             self.reported = (time.time(), "; ".join(map(drift_text, found)))
 

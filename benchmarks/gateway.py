@@ -39,7 +39,7 @@ from benchmarks.raw_grpc import RawCalls
 from headrace import Client
 from headrace.broker.local_broker import borrow
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import topics
@@ -60,7 +60,7 @@ BARE = {"grpc": "grpc_bare", "grpc_raw": "grpc_raw_bare"}  # without a gateway
 WITHOUT_A_QUERY = (*LIVE.values(), *BARE.values())
 OVER = ("http", "grpc", "grpc_raw")  # the ways over the gateway
 WATCHED = ("gateway", "roles", "broker", "load")
-M = classes(pool())
+M = message_classes(pool())
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.raw_grpc import RawCalls
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 
 WAYS, BUSY = ("http", "http_live", "grpc", "grpc_live"), ("http", "grpc")
 GAP_S = 0.02
@@ -95,7 +95,7 @@ class Gateway:
         )  # fmt: skip
         assert self.process.stdout is not None
         http, grpc = map(int, self.process.stdout.readline().split())
-        m = classes(pool())
+        m = message_classes(pool())
         tensor = m.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
         raw = len(BODY).to_bytes(4, "little") + BODY
         query = m.ModelInferRequest(model_name="words", inputs=[tensor], raw_input_contents=[raw])

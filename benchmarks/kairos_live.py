@@ -34,7 +34,7 @@ from headrace.fidelity.variant_file import as_asked
 from headrace.planning.device_mix import MixRequest, counts_by_type, planned_mix
 from headrace.results.figures import Figures
 from headrace.simulation.capacity_search import CapacityRequest, capacity
-from headrace.simulation.overrides import changed
+from headrace.simulation.overrides import overridden
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import figures_of
 from headrace.terminal import progress
@@ -89,7 +89,7 @@ def rows(
     plain: PipelineFile, model: str, mix: dict[str, int], dilate: float, asked: argparse.Namespace
 ) -> Iterator[Row]:
     """Play each policy on a mix of devices, in virtual time and live."""
-    file = changed(plain, mix)
+    file = overridden(plain, mix)
     rate_qps = asked.rate or asked.load * capacity_qps(file, asked)
     warm_up_s, seconds = WARM_UP_S / dilate, (WARM_UP_S + asked.seconds) / dilate
     times = poisson(rate_qps, seconds, np.random.default_rng(asked.seed))

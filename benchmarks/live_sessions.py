@@ -27,7 +27,7 @@ import msgspec
 from benchmarks.knob_operators import a_workload, an_operator
 from benchmarks.machine_speed import machine_line
 from control.problem.space import Space
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import Asker, Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.fidelity.live_run import LiveEnvironment, live_environment
@@ -39,9 +39,9 @@ from headrace.simulation.sessions.session_run import (
     KEPT,
     SETTLES_S,
     SessionsRun,
-    entries,
     lives,
-    played,
+    played_sessions,
+    session_inputs,
     summed,
 )
 from schemas.codec.single_object import encode
@@ -182,7 +182,9 @@ def played_live(
     results = lives(read_sessions(sessions, space), time.time() + SETTLES_S, seconds)
     payload = b"%08d" % 0 + bytes(PAYLOAD_BYTES - 8)
     with Player(system) as player:
-        for at_s, _, _, record in sorted(entries(file, results, payload, seed), key=itemgetter(0)):
+        for at_s, _, _, record in sorted(
+            session_inputs(file, results, payload, seed), key=itemgetter(0)
+        ):
             player.read_until(at_s)
             player.send(record)
         player.read_until(time.time() + file.pipeline.longest_deadline_s + ANSWERED_WITHIN_S)
@@ -204,7 +206,7 @@ class Player(ExitStack):
         }
         self._asker = self.enter_context(Asker(system.kafka, self._pipeline))
         self._commands = producer(system.kafka)
-        self._read = reader_of(self._pipeline)
+        self._read = answer_reader(self._pipeline)
         self.found: dict[str, list[Any]] = {topic: [] for topic in self._tails}
 
     def _topic(self, logical: str) -> str:
@@ -252,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-live-sessions-") as folder:
         file, sessions, truth = written(Path(folder), options.sessions, options.seconds)
-        simulated = played(file, sessions, truth, options.seconds, options.seed)
+        simulated = played_sessions(file, sessions, truth, options.seconds, options.seed)
         speed = machine_line()
         print(speed)
         print(text("simulated", simulated), flush=True)

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import linprog
 
-from control.policies.kairos.device_mixes import Counts, Floats, PricedType, affordable
+from control.policies.kairos.device_mixes import Counts, Floats, PricedType, mixes_within
 from control.policies.kairos.dispatch_rules import DeviceTable, DispatchOptions, Round, match
 from control.policies.kairos.matching import MatchingWeights
 from control.policies.kairos.provisioning import Pool, Ranked, rank
@@ -110,7 +110,7 @@ def main() -> int:
     """Print one line per measurement."""
     times, ranked = service_times(), pool()
     for budget in BUDGETS:
-        mixes = affordable(TYPES, budget)
+        mixes = mixes_within(TYPES, budget)
         by_formula = median_s(partial(eq15_bounds, times, mixes))
         by_prices = median_s(partial(_sampled, times, mixes))
         by_bound = median_s(partial(rank, ranked, budget))

@@ -27,7 +27,7 @@ import yaml
 from benchmarks.papers.kairos import MODELS, write
 from benchmarks.papers.kairos_cases import normal_sizes
 from control.policies.kairos.provisioning import Pool, cheapest, rank
-from control.policies.kairos.query_sizes import SizeDistribution, parsed
+from control.policies.kairos.query_sizes import SizeDistribution, parsed_sizes
 from headrace.arrivals.arrival_processes import Rates, Recorded, from_rates
 from headrace.config.cluster import SUPERVISOR
 from headrace.config.cluster_cost import cost_per_hour
@@ -101,7 +101,7 @@ def other_sizes(file: PipelineFile, pool: Pool, seed: int, _ramp: int) -> list[t
     rng = np.random.default_rng(seed)
     times = from_rates([demand] * (2 * SIZES_S), rng)
     before = int(np.searchsorted(times, SIZES_S))
-    after = parsed(normal_sizes(*AFTER), "sizes")
+    after = parsed_sizes(normal_sizes(*AFTER), "sizes")
     drawn = (*_drawn(pool.sizes, before, rng), *_drawn(after, len(times) - before, rng))
     run = Run(file=file, policy=POLICY, seed=seed, arrivals=Recorded(times, drawn))
     return [

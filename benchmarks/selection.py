@@ -35,7 +35,7 @@ from benchmarks.selection_worker import decisions, follow, with_gamma_gaps
 from control.policies.ramsis.arrival_counts import ArrivalCounts
 from control.policies.ramsis.mdp import Setting, fixed_levels, whole_queue
 from control.policies.ramsis.mdp_solver import Objective, value_iteration
-from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
+from control.policies.ramsis.pareto_models import CandidateModel, monotone, worthwhile_alone
 from control.policies.ramsis.tables import OPTIONS, Ask, SelectionPlan, solved
 
 DATA = Path(__file__).parents[2] / "shared/data/ramsis"
@@ -107,7 +107,7 @@ def measured(call: Callable[[], Any], rounds: int) -> dict[str, float]:
 
 def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
     """Return the reference's CPU seconds, accuracy and violation (``ramsis-paper``, 2000/s)."""
-    front = worthwhile_alone([planned(model) for model in models])
+    front = worthwhile_alone([monotone(model) for model in models])
     setting = Setting(
         models=front,
         slo_s=0.15,
@@ -132,7 +132,7 @@ def reference(models: tuple[CandidateModel, ...]) -> dict[str, float]:
 def burstiness(models: tuple[CandidateModel, ...], qps: float) -> dict[str, float]:
     """Return expected and simulated figures of one of 60 workers under gamma distributed gaps."""
     report: dict[str, float] = {"qps": qps, "squared_variation": SQUARED_VARIATION}
-    front = worthwhile_alone([planned(model) for model in models])
+    front = worthwhile_alone([monotone(model) for model in models])
     for name, dispersion in (("poisson", 1.0), ("increments", SQUARED_VARIATION)):
         setting = Setting(
             models=front,

@@ -5,7 +5,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.roles.compiled import check
+from headrace.roles.compiled import check_compiled
 
 if TYPE_CHECKING:
     from headrace.client.client import Client
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.testing import run_query
     from operators.serving.sized import Sized
 
-check(Path(__file__).parents[1])
+check_compiled(Path(__file__).parents[1])
 
 __all__ = [
     "Client",

@@ -16,10 +16,10 @@ from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
 from operators.calls.operator_outputs import listed
 from operators.calls.own_values import own_values
-from operators.calls.user_frames import sentence, with_frames
+from operators.calls.user_frames import error_sentence, with_frames
 from operators.join import Join, OpenQuery, as_list
 from operators.models.loading import load_operator
-from operators.serving.fanout import failed, outcome
+from operators.serving.fanout import failed_item, outcome
 from schemas.pipeline import Task, Variant
 from schemas.records import Answer, Hop, Item, Origin, Value
 from schemas.variant_id import variant_key
@@ -82,9 +82,9 @@ def _ran(task: Task, variant: Variant, operator: Any, item: Item) -> list[tuple[
     try:
         outputs = listed(operator.predict(own_values([item.value])))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's operator: the answer
-        text = with_frames(f"{variant.key} raised {sentence(error)}", error)
-        return [("", failed(task.name, item, path, text))]
+        text = with_frames(f"{variant.key} raised {error_sentence(error)}", error)
+        return [("", failed_item(task.name, item, path, text))]
     if len(outputs) != 1:
         text = f"{variant.key} returned {len(outputs)} outputs for 1 inputs"
-        return [("", failed(task.name, item, path, text))]
+        return [("", failed_item(task.name, item, path, text))]
     return outcome(task, item, path, outputs[0])

@@ -9,7 +9,7 @@ of a burst up to a limit.
 from control.per_query.routing import Turns, WeightedRoundRobin, spreads
 from control.per_query.run_admission import RunAdmission, admits_by_turn
 from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
-from control.policies.ramsis.burst_lengths import together
+from control.policies.ramsis.burst_lengths import gathered_arrivals
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Selection
 
@@ -92,7 +92,7 @@ class Runs:
     def _begin(self, following: TableLookup, now: float) -> None:
         qps = self._load.qps(now)
         self._run = following.run(qps, self._run)
-        self._turns.begin(min(self._run, together(qps, following.selection.slo_s)))
+        self._turns.begin(min(self._run, gathered_arrivals(qps, following.selection.slo_s)))
         self._begun = False
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from operators.calls.own_values import kept, own_value
-from operators.calls.user_frames import sentence, with_frames
+from operators.calls.own_values import immutable, own_value
+from operators.calls.user_frames import error_sentence, with_frames
 from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
 from operators.record_size import brief, excess
 from schemas.codec.json_form import value_to_json
@@ -183,8 +183,8 @@ class Join:
         try:
             result = self._combine(list(map(_VALUE, leaves)), list(map(_TASK, leaves)))
             if self._pipeline.combine:  # its next call may change what it returned
-                result = own_value(result, kept)
-            sendable(result)
+                result = own_value(result, immutable)
+            check_sendable(result)
             if self._in_json:
                 value_to_json(result)  # else the driver would fail a query that counts as answered
         except KeyboardInterrupt:
@@ -226,11 +226,11 @@ class Join:
 def _not_sent(error: BaseException, pipeline: Pipeline) -> str:
     """Return why a result cannot be sent: the error of ``combine``, or that of the outputs."""
     if pipeline.combine:
-        return with_frames(f"{pipeline.combine} raised {sentence(error)}", error)
-    return f"the outputs of the leaf tasks cannot be sent as a list: {sentence(error)}"
+        return with_frames(f"{pipeline.combine} raised {error_sentence(error)}", error)
+    return f"the outputs of the leaf tasks cannot be sent as a list: {error_sentence(error)}"
 
 
-def sendable(result: Value) -> None:
+def check_sendable(result: Value) -> None:
     """Raise ``ValueError`` for a result that cannot be sent, which would later end egress."""
     kinds = set(map(type, result)) if type(result) is list else _UNLISTED
     if kinds <= _ALWAYS_FIT and len(result) < FEW:  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from control.problem.space import Space
 from operators.calls.device_faults import device_lost, raise_if_lost
 from operators.calls.operator_outputs import listed
 from operators.calls.own_values import own_values
-from operators.calls.user_frames import sentence
+from operators.calls.user_frames import error_sentence
 from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
 from operators.scoring.scorer import parts_of
@@ -171,11 +171,11 @@ def in_batches(
     return [
         output
         for at in range(0, len(values), most)
-        for output in outputs_of(predict, values[at : at + most])
+        for output in block_outputs(predict, values[at : at + most])
     ]
 
 
-def outputs_of(
+def block_outputs(
     predict: Callable[[list[Value]], Sequence[Any]], values: Sequence[Value]
 ) -> list[Any]:
     """Return an operator's outputs for values; after an error each value runs alone.
@@ -194,5 +194,5 @@ def outputs_of(
         if device_lost(error):
             raise
         if len(values) > 1:
-            return [output for value in values for output in outputs_of(predict, [value])]
-        return [error if isinstance(error, Exception) else RuntimeError(sentence(error))]
+            return [output for value in values for output in block_outputs(predict, [value])]
+        return [error if isinstance(error, Exception) else RuntimeError(error_sentence(error))]

@@ -16,7 +16,7 @@ class TimedBatch(list[Any]):
         self.left_s = tuple(left_s)
 
 
-def later(batch: list[Any], waited_s: float) -> list[Any]:
+def delayed_batch(batch: list[Any], waited_s: float) -> list[Any]:
     """Return a batch whose call begins ``waited_s`` later than its ``left_s`` says."""
     if not isinstance(batch, TimedBatch) or not batch.left_s:
         return batch

@@ -18,7 +18,7 @@ from headrace.gateway.gateway_role import GatewayOptions, listen
 from headrace.gateway.http.listeners import Limits
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.model import Model
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.gateway.request_counts import RequestCounts
 from headrace.model_registry.signature import Signature
 from schemas.codec.single_object import encode
@@ -186,7 +186,7 @@ def counted(front: Front) -> dict[tuple[str, ...], float]:
     }
 
 
-M = classes(pool())
+M = message_classes(pool())
 
 
 def call(channel: Any, method: str, message: Any, **more: Any) -> Any:

@@ -14,7 +14,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Query, Record, Selection, SelectionTable, Settings
 from streams.live.executors import EmulatedExecutor
 from streams.live.live_driver import Live
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive
@@ -94,7 +94,7 @@ def simulate(
         pipeline,
         nodes,
         lambda node, variant: small_model(seed, node, variant),
-        delays=steady(HOP_S),
+        delays=constant_delays(HOP_S),
         observers=[observer],
     )
     for at_s, topic, slot, record in (*small_inputs(seed), *besides):

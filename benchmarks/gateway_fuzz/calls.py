@@ -13,12 +13,12 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from benchmarks.gateway_fuzz.damage import Outcome, Target, cut_and_put, one_of, outcomes
 from headrace.gateway.protocol.callers import TIMEOUT, TIMEOUTS
-from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE, message_classes, pool
 
 ALLOWED = frozenset((
     "OK", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED",
 ))  # fmt: skip
-M = classes(pool())
+M = message_classes(pool())
 OTHER_METHODS = (
     *(f"/{SERVICE}/{name}" for name in METHODS), f"/{SERVICE}/Nothing", "/nothing/Nothing",
     "/grpc.health.v1.Health/Check", "/", f"/{SERVICE}/{'x' * 2000}",

@@ -13,9 +13,9 @@ import aiohttp
 import grpc
 
 from benchmarks.gateway_fuzz.damage import Target
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 
-M = classes(pool())
+M = message_classes(pool())
 RAW = {"Inference-Header-Content-Length": "0"}
 
 

@@ -47,7 +47,7 @@ from control.policies.compass.schedule.instance import (
     PlanOption,
     Tier,
 )
-from control.policies.compass.schedule.scheduling import packed, schedule
+from control.policies.compass.schedule.scheduling import opened_gpus, schedule
 
 PAGE = Path("docs/results/compass-online.md")
 LIVES_S: Mapping[str, float] = {"SR": 13.8, "VT": 37.6, "LVC": 67.2}  # Compass, Table 6
@@ -333,7 +333,7 @@ def mean_cost(
 
 def _usd(tiers: Mapping[str, Tier], plans: Sequence[PlanOption]) -> float:
     sessions = tuple(Candidate(n, 1.0, (plan,)) for n, plan in enumerate(plans))
-    used = packed(Instance(tiers=tiers, sessions=sessions), [0] * len(plans))
+    used = opened_gpus(Instance(tiers=tiers, sessions=sessions), [0] * len(plans))
     return sum(tiers[tier].price * count for tier, count in used.items())
 
 

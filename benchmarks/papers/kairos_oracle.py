@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from benchmarks.papers.kairos_mix_search import Mix, SearchOutcome, search
-from control.policies.kairos.device_mixes import affordable, costs
+from control.policies.kairos.device_mixes import costs, mixes_within
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 from control.problem.problem import PlanError
@@ -50,6 +50,6 @@ def oracle_qps(times: ServiceTimes, mix: Mix, queries: int = QUERIES) -> float:
 def best_oracle(pool: Pool, budget: float) -> SearchOutcome:
     """Return the best mix within the budget for the oracle, by Kairos+ with the fluid bound."""
     times = pool.times
-    counts = affordable(pool.types, budget)
+    counts = mixes_within(pool.types, budget)
     above, prices = FluidBound(times).above(counts), costs(pool.types, counts)
     return search(counts, above, prices, lambda mix: oracle_qps(times, mix))

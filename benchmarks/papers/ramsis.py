@@ -26,7 +26,7 @@ from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.ramsis_trials import Cluster
 from benchmarks.papers.sources import DataError, table
 from benchmarks.row_file import RowFile, RowFileError
-from control.policies.ramsis.pareto_models import CandidateModel, planned
+from control.policies.ramsis.pareto_models import CandidateModel, monotone
 from profiles.measurements import EMULATED, Entry, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -142,7 +142,7 @@ def _trace(data: Path, out: Path) -> list[Path]:
 def cluster(data: Path, family: str, slo_s: float, workers: int) -> Cluster:
     """Return a cluster of ``workers`` with the paper's models, fastest first."""
     models = (
-        planned(
+        monotone(
             CandidateModel(each.variant, each.accuracy, tuple(row.p95_s for row in each.latency))
         )
         for each in entries(data, family)

@@ -218,7 +218,7 @@ def _chosen(cluster: Cluster, qps: float) -> dict[str, Table]:
         (each, TrialQuality(*short.of_table(each)))
         for each in (static, *central_queue.candidates(setting, qps))
     ]
-    table, _ = central_queue.best(tried, central_queue.HARDLY_LATE)
+    table, _ = central_queue.best_table(tried, central_queue.HARDLY_LATE)
     return {**found, CENTRAL: table}
 
 

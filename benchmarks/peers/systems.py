@@ -31,7 +31,7 @@ from benchmarks.peers.processes import Tree, server
 from benchmarks.peers.workloads import POSTCODE, Workload
 from benchmarks.rig import ROOT
 from headrace.broker.local_broker import borrow
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.processes import THREADS
 
 APPS = Path(__file__).parent / "apps"
@@ -39,7 +39,7 @@ RAY_HTTP, RAY_GRPC = 25_100, 25_200  # of the first replica that takes requests
 GATEWAY_HTTP, GATEWAY_GRPC = 25_020, 25_021
 MLSERVER_HTTP, MLSERVER_GRPC = 25_030, 25_031
 PYTHONPATH = os.pathsep.join(map(str, (ROOT, POSTCODE)))
-M = classes(pool())
+M = message_classes(pool())
 
 Calling = Callable[[], AbstractAsyncContextManager[Call]]
 

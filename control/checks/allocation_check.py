@@ -72,7 +72,7 @@ def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
     return dict(found)
 
 
-def rate(problem: Problem, replicas: Replicas) -> float:
+def device_rate(problem: Problem, replicas: Replicas) -> float:
     """Return items per second of one device that runs these replicas' batches."""
     return _AllocationJudge(Allocation((replicas,)), problem).rate(replicas)
 

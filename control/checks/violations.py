@@ -66,14 +66,14 @@ class Violation:
     limit: float = 0.0
 
 
-def sentence(violation: Violation) -> str:
+def violation_text(violation: Violation) -> str:
     """Return a violation as one clause, with units."""
     return _SENTENCES[violation.constraint](violation)
 
 
 def sentences(violations: Iterable[Violation]) -> str:
     """Return several violations, separated by semicolons."""
-    return "; ".join(map(sentence, violations))
+    return "; ".join(map(violation_text, violations))
 
 
 def _mb(size_bytes: float) -> str:

@@ -7,7 +7,7 @@ from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
 from control.checks.session_check import check_sessions
 from control.checks.violations import Violation, sentences
 from control.policies import policy_named, spec_of
-from control.problem.lazy_references import chosen
+from control.problem.lazy_references import rule_named
 from control.problem.problem import Allocation, Problem
 from control.problem.routes import ROUTINGS
 from control.problem.session_space import SessionSpace
@@ -108,7 +108,7 @@ class PlanGate:
 
 
 def _bounds(plan: Plan, policy: Policy) -> Iterator[LatencyBound]:
-    filling = chosen(ROUTINGS, policy.routing)
+    filling = rule_named(ROUTINGS, policy.routing)
     if filling is not None and filling.within_budget:
         yield LatencyBound.ROUTED
     if plan.mode:

@@ -23,7 +23,7 @@ from control.policies.kairos.renting import (
     Mix,
     Need,
     bound_of,
-    next_step,
+    next_mix,
     wanted_mix,
     worth_playing,
 )
@@ -140,7 +140,7 @@ class Rental:
             self.trouble = str(error)
             return []
         self.trouble = ""
-        return self._ask(next_step(pool, budget, fleet, wanted), now)
+        return self._ask(next_mix(pool, budget, fleet, wanted), now)
 
     def play(self, now: float) -> list[Effect]:
         """Return the play of a mix that may be better than the wanted one, one at a time."""

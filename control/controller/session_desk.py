@@ -25,7 +25,7 @@ from control.controller.session_commands import (
 from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
 from control.policies.compass.session_options import AGEING, IDLE
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 from control.problem.plan_reasons import SESSIONS, made_for
 from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
 from control.problem.seats import open_seats
@@ -62,7 +62,7 @@ class SessionDesk:
         if space is not None:
             self._book = SessionBook(pipeline, space)
             # Imports SciPy's functions, which pipelines without sessions do not need.
-            searches = load("control.controller.session_searches:SessionSearches")
+            searches = object_named("control.controller.session_searches:SessionSearches")
             self._searches = searches(pipeline.name, space)
             self._schedules = SessionSchedules(space)
             self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)

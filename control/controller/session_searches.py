@@ -16,7 +16,7 @@ from math import inf, isinf
 
 from control.policies.compass.search.camo import NearestConfiguration, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
-from control.policies.compass.search.profile_store import ProfileStore, known
+from control.policies.compass.search.profile_store import ProfileStore, decided_profiles
 from control.policies.compass.search.search_run import (
     SearchLimits,
     SearchPhase,
@@ -196,7 +196,9 @@ class SessionSearches:
     ) -> tuple[Profiled, ...]:
         """Return the profiles that other searches on the same samples had decided before this one
         had a result, so that it starts with the same profiles after a restart."""
-        return known(self._space.space, self._store.earlier(samples, search), floor, rule)
+        return decided_profiles(
+            self._space.space, self._store.earlier(samples, search), floor, rule
+        )
 
     def advance(self, waiting: Sequence[Session], now: float) -> list[Effect]:
         """Return the requests and steps that the searches need now."""

@@ -23,12 +23,12 @@ from control.estimation.report_deltas import ReportDeltas
 from control.estimation.seen_capacity import SeenCapacity
 from control.estimation.size_profile import PlannedBy, ProfileBySize, SeenSizes, growth
 from control.estimation.slow_workers import SlowWorkers
-from control.estimation.slowdown import Slowdown, drifted, ran_since
+from control.estimation.slowdown import Slowdown, drifted_kind, ran_since
 from control.estimation.task_demand import TaskDemand
 from control.estimation.time_to_egress import TimeToEgress
 from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
-from control.problem.lazy_references import chosen
+from control.problem.lazy_references import rule_named
 from control.problem.plan_reasons import PlanReason, measured_anew
 from control.problem.problem import Problem, is_exhausted
 from profiles.measurements import ProfileError
@@ -173,7 +173,7 @@ class Estimates:
         """Refresh ``profile`` with observed sizes and measured accuracies, and with observed
         slowdowns if the policy is paced; return it."""
         seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
-        slower = drifted(self._stretches, seen) is not None
+        slower = drifted_kind(self._stretches, seen) is not None
         resized = self._profile is not self._planned_for
         anew = slower or resized or moved(self._planned_by, self._measured)
         if self._profile is None or not anew:
@@ -269,7 +269,9 @@ class Estimates:
             queue_share=1 - self._pipeline.compute_share,
             load_s=self._load_s,
         )
-        return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
+        return policy.headroom * rule_named(ESTIMATORS, policy.estimator)(
+            self._demand, now, horizon
+        )
 
     def expected(self, settings: Settings, now: float) -> ExpectedTraffic:
         """Return the traffic to route: current arrivals, not the demand planned for."""
@@ -317,7 +319,7 @@ class Estimates:
         """Return the reason for devices that are slower than planned with, or no longer are."""
         if not _goes_by_pace(problem.policy):
             return None
-        slow = drifted(self._stretches, self._slowdown.stretches())
+        slow = drifted_kind(self._stretches, self._slowdown.stretches())
         if slow is None:
             return None
         text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
@@ -329,7 +331,7 @@ class Estimates:
         if before is None or now is None or before is now:
             return None
         grown = {kind: growth(before, now, kind) for kind in set(problem.devices)}
-        found = drifted({}, grown)
+        found = drifted_kind({}, grown)
         if found is None:
             return None
         text = f"query sizes changed: on {found[0]} they take {found[1]:.2g} times as long"

@@ -129,7 +129,7 @@ def _planned_s(profile: ProfileTable | None, variant: str, device: str, size: fl
         return 0.0  # never profiled, so no plan uses it
 
 
-def drifted(
+def drifted_kind(
     planned_for: Mapping[str, float], seen: Mapping[str, float]
 ) -> tuple[str, float] | None:
     """Return a kind of device whose stretch differs much from the planned one, and the stretch."""

@@ -72,13 +72,13 @@ def sparing(
     return min(largest, len(own_s))
 
 
-def fitting(sizes: Iterable[int], largest: int) -> int:
+def count_within(sizes: Iterable[int], largest: int) -> int:
     """Return how many of the first queries have a total size of at most ``largest``; at least 1."""
     totals = accumulate(sizes)
     return max(sum(1 for _ in takewhile(lambda total: total <= largest, totals)), 1)
 
 
-def released(batch: int, largest: int, batching: str = IDLE) -> str:
+def release_rule(batch: int, largest: int, batching: str = IDLE) -> str:
     """Return why a batch of this size begins, as the word recorded with its items."""
     if batch >= largest:
         return FULL

@@ -28,7 +28,7 @@ def is_shadow(work: Work) -> bool:
     return work.session is not None and work.session.session == SHADOW
 
 
-def sampled(origin: Origin, share: float) -> bool:
+def is_sampled(origin: Origin, share: float) -> bool:
     """Return whether a query is in the ``share`` (0 to 1) that has shadows.
 
     The result depends only on the query's topic position, so that ingress and scorer agree, also

@@ -22,7 +22,7 @@ from control.policies.option_fields import (
     TABLES,
     TRAFFIC,
 )
-from control.policies.spec import PolicySpec, installed, names
+from control.policies.spec import PolicySpec, installed, installed_names
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
 
@@ -294,7 +294,7 @@ def spec_of(kind: str) -> PolicySpec:
 
 def known_kinds() -> tuple[str, ...]:
     """Return the names of all kinds: those of the table, then the installed ones."""
-    return tuple(dict.fromkeys((*POLICIES, *names())))
+    return tuple(dict.fromkeys((*POLICIES, *installed_names())))
 
 
 def policy_named(pipeline: Pipeline, name: str) -> Policy | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 from schemas.pipeline import Policy
 
 
@@ -74,7 +74,7 @@ class Option:
 
     def permitted(self) -> tuple[str, ...]:
         """Return the texts that a ``CHOICE`` permits."""
-        return tuple(load(self.choices)) if isinstance(self.choices, str) else self.choices
+        return tuple(object_named(self.choices)) if isinstance(self.choices, str) else self.choices
 
 
 _QUANTILES = ("mean", "p50", "p90", "p95", "p99")

@@ -9,7 +9,7 @@ from control.policies import spec_of
 from control.policies.class_slos import Planner, for_classes
 from control.policies.option_fields import NODES, QUICK, SOLVE_WITHIN, with_options
 from control.policies.replica_bounds import bounded, short_of, topped_up, without_least
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 from control.problem.problem import Allocation, PlanError, Problem
 
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
@@ -28,15 +28,15 @@ def solve(solver: str, problem: Any) -> Any:
     unknown kind.
     """
     if solver == TABLE:
-        return load(spec_of(problem.kind).choose)(problem)
+        return object_named(spec_of(problem.kind).choose)(problem)
     if solver == SEARCH:
-        return load("control.policies.compass.search.search_step:next_step")(problem)
+        return object_named("control.policies.compass.search.search_step:next_step")(problem)
     if solver == SCHEDULE:
-        scheduled = load("control.policies.compass.schedule.scheduling:schedule")
+        scheduled = object_named("control.policies.compass.schedule.scheduling:schedule")
         return scheduled(problem.instance, problem.objective)
     if solver == MIX:
-        return load("control.policies.kairos.mix_play:capacity")(problem)
-    return for_classes(problem, partial(_bounded, load(spec_of(solver).plan)))
+        return object_named("control.policies.kairos.mix_play:capacity")(problem)
+    return for_classes(problem, partial(_bounded, object_named(spec_of(solver).plan)))
 
 
 def _bounded(planner: Planner, problem: Problem) -> Allocation | None:
@@ -72,7 +72,9 @@ def quick(problem: Problem) -> Allocation | None:
     if not has_quick(problem):
         return None
     try:
-        return for_classes(problem, partial(_bounded, load(spec_of(problem.policy.kind).quick)))
+        return for_classes(
+            problem, partial(_bounded, object_named(spec_of(problem.policy.kind).quick))
+        )
     except PlanError:  # the solve that follows reports why
         return None
 
@@ -82,7 +84,7 @@ def virtual_s(solver: str) -> float:
     return VIRTUAL_S[solver] if solver in VIRTUAL_S else spec_of(solver).solve_s
 
 
-def within_s(problem: Any) -> float:
+def solve_limit_s(problem: Any) -> float:
     """Return the wall seconds that a live solve may take; infinite for a table."""
     if not isinstance(problem, Problem):
         return float("inf")
@@ -92,5 +94,5 @@ def within_s(problem: Any) -> float:
 def cut(problem: Problem, took_s: float) -> Problem:
     """Return the problem of a solve of ``took_s`` seconds, cut at its deadline: the solver explores
     the same fraction of its nodes. Simulations model the deadline in this way."""
-    nodes = int(NODES.of(problem.policy) * within_s(problem) / took_s)
+    nodes = int(NODES.of(problem.policy) * solve_limit_s(problem) / took_s)
     return replace(problem, policy=with_options(problem.policy, nodes=max(1, nodes)))

@@ -139,7 +139,7 @@ class PolicySpec:
 GROUP = "headrace.policies"
 
 
-def names() -> tuple[str, ...]:
+def installed_names() -> tuple[str, ...]:
     """Return the names of the installed policies, sorted."""
     return tuple(sorted(entry_points(group=GROUP).names))
 

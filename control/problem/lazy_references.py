@@ -21,7 +21,7 @@ def parts(reference: str) -> tuple[str, str]:
     return module, name
 
 
-def load(reference: str) -> Any:
+def object_named(reference: str) -> Any:
     """Return the object that "package.module:name" refers to.
 
     Raises ``ValueError`` for another form, ``ImportError`` for a missing module and
@@ -31,13 +31,13 @@ def load(reference: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def chosen(table: Mapping[str, _Value], name: str) -> _Value:
+def rule_named(table: Mapping[str, _Value], name: str) -> _Value:
     """Return the entry of a table of rules, or the object that ``name`` refers to.
 
     Policies of other packages name their own rules by reference. Raises ``KeyError`` for a name
     that is neither.
     """
     if ":" in name:
-        found: _Value = load(name)
+        found: _Value = object_named(name)
         return found
     return table[name]

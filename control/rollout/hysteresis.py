@@ -55,7 +55,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
     """
     if not _possible(kept, problem) or (_is_late(kept, problem) and not _is_late(other, problem)):
         return True
-    was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
+    was, would = served_value(kept.replicas, problem), served_value(other.replicas, problem)
     if was is None or would is None or not (was.served or would.served):
         return kept.replicas != other.replicas
     if abs(would.served - was.served) > SERVED:
@@ -64,7 +64,9 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
         return would.accuracy > was.accuracy
     if would.devices >= was.devices or for_s < problem.policy.interval_s:
         return False
-    more = worth(other.replicas, replace(problem, demand_qps=problem.demand_qps * (1 + MARGIN)))
+    more = served_value(
+        other.replicas, replace(problem, demand_qps=problem.demand_qps * (1 + MARGIN))
+    )
     return more is not None and more.served >= would.served - SERVED
 
 
@@ -107,7 +109,7 @@ def _is_late(allocation: Allocation, problem: Problem) -> bool:
     )
 
 
-def worth(replicas: tuple[Replicas, ...], problem: Problem) -> ServedValue | None:
+def served_value(replicas: tuple[Replicas, ...], problem: Problem) -> ServedValue | None:
     """Return the served part of the problem's demand; None where a replica was not measured."""
     if problem.profile is None:
         return None

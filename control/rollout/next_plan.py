@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from control.policies import policy_named, spec_of
 from control.problem.forecast import ExpectedTraffic, items_per_query, mix
-from control.problem.lazy_references import chosen
+from control.problem.lazy_references import rule_named
 from control.problem.plan_reasons import PlanReason, made_for
 from control.problem.problem import Allocation, Replicas
 from control.problem.routes import ROUTINGS
@@ -61,7 +61,7 @@ class PlanningContext:
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
     """Return whether the policy in force routes by accuracy; if so, changes are staged."""
     policy = policy_named(pipeline, settings.policy)
-    return policy is not None and chosen(ROUTINGS, policy.routing) is not None
+    return policy is not None and rule_named(ROUTINGS, policy.routing) is not None
 
 
 def next_plan(

@@ -23,7 +23,7 @@ from control.problem.forecast import (
     routes,
     throughputs,
 )
-from control.problem.lazy_references import chosen
+from control.problem.lazy_references import rule_named
 from control.problem.problem import Problem
 from control.problem.routes import (
     BALANCED,
@@ -67,7 +67,11 @@ def assemble(
         rates = {name: rate / paces[name] for name, rate in rates.items()}
     traffic = TRAFFIC.of(policy)
     shares = routes(pipeline, busy, rates, traffic)
-    if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
+    if (
+        rule_named(ROUTINGS, policy.routing) is not None
+        and profile is not None
+        and rates is not None
+    ):
         ways = _Ways(pipeline, profile, policy, base.tightest_slo_s, devices, rates, paces)
         with suppress(ProfileError):  # an unmeasured fan-out: routes by throughput
             shares = _tables(ways, busy, expected)
@@ -185,7 +189,7 @@ class _Ways:
 def _tables(ways: _Ways, busy: Sequence[Lease], expected: ExpectedTraffic) -> tuple[Route, ...]:
     pipeline = ways.pipeline
     filling = replace(
-        chosen(ROUTINGS, ways.policy.routing) or BALANCED, up_to=ways.policy.utilisation
+        rule_named(ROUTINGS, ways.policy.routing) or BALANCED, up_to=ways.policy.utilisation
     )
     return most_accurate_first(
         pipeline,

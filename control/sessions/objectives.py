@@ -17,7 +17,7 @@ def complies(plan: SessionChoice, session: Session) -> bool:
     return plan.latency_s <= session.slo_s and not dear and not wrong
 
 
-def kept(session: Session, present: Sequence[SessionChoice]) -> tuple[SessionChoice, ...]:
+def kept_plans(session: Session, present: Sequence[SessionChoice]) -> tuple[SessionChoice, ...]:
     """Return the plans that a session keeps: those that meet its objectives, and the ``present``
     one in use. A hand-made plan is always kept."""
     if not session.samples:
@@ -32,7 +32,7 @@ def search_reason(before: Session, after: Session, present: Sequence[SessionChoi
     """
     if not after.samples:
         return ""
-    plans = present or kept(after, ())
+    plans = present or kept_plans(after, ())
     if not plans or not complies(plans[0], after):
         return "none of its plans meets its new objectives"
     least, asked = before.accuracy or 0.0, after.accuracy or 0.0

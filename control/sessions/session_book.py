@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from control.problem.seats import Seat, seat_worker
 from control.problem.session_space import AGEING_S, MOST_WEIGHT, SessionSpace
 from control.sessions.devices import Devices, session_plan
-from control.sessions.objectives import kept, search_reason
-from control.sessions.session_entry import SessionEntry, alike, index_of, since_opening
+from control.sessions.objectives import kept_plans, search_reason
+from control.sessions.session_entry import SessionEntry, index_of, is_of_choice, since_opening
 from control.sessions.session_restore import NO_DEVICE, reconcile, restored
 from control.sessions.session_states import TRANSITIONS, SessionChange
 from control.state_machine import StateMachine
@@ -199,7 +199,7 @@ class SessionBook:
         Deadlines change at once; a running search starts over."""
         entry = self._entries[changed.id]
         before, present = entry.session, entry.in_force
-        plans = kept(changed, present)
+        plans = kept_plans(changed, present)
         chosen = plans.index(present[0]) if present else -1
         entry.session = replace(changed, plans=plans, chosen=chosen)
         entry.assigned = None
@@ -327,7 +327,7 @@ class SessionBook:
         if entry.serving is not None and not devices.holds(entry.serving):
             entry.drain(self._grace_s, now)
             entry.lose(NO_DEVICE, now)
-        if entry.coming is not None and loaded(entry.coming, held):
+        if entry.coming is not None and holds_settings(entry.coming, held):
             entry.drain(self._grace_s, now)
             entry.serve(replace(entry.coming, admits=True), now)
 
@@ -370,7 +370,7 @@ class SessionBook:
     ) -> None:
         session, present = entry.session, entry.serving
         for choice in choices:
-            if present is not None and alike(choice, present):
+            if present is not None and is_of_choice(choice, present):
                 entry.go(SessionChange.KEEP, now)
                 return
             placed = devices.place(session.id, choice, self._tasks)
@@ -383,7 +383,7 @@ class SessionBook:
         entry.session = replace(session, reason=NO_DEVICE)
 
 
-def loaded(plan: SessionPlan, held: Held) -> bool:
+def holds_settings(plan: SessionPlan, held: Held) -> bool:
     """Return whether every worker of a plan holds its setting."""
     return all(
         stage.setting in held.get(seat_worker(stage.device, stage.task), ())
@@ -401,10 +401,10 @@ def _unloadable(plan: SessionPlan | None, failures: Mapping[str, LoadFailures]) 
 
 
 def _without(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> tuple[SessionChoice, ...]:
-    return tuple(each for each in plans if plan is None or not alike(each, plan))
+    return tuple(each for each in plans if plan is None or not is_of_choice(each, plan))
 
 
-def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -> tuple[str, ...]:
+def held_settings(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -> tuple[str, ...]:
     """Return the settings that the worker of a task's slots must hold."""
     read = frozenset(slots)
     return tuple(

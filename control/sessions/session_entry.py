@@ -99,7 +99,7 @@ def since_opening(session: Session, known_s: float | None, now: float) -> float:
     return now - session.opened_s if known_s is None else known_s
 
 
-def alike(choice: SessionChoice, plan: SessionPlan) -> bool:
+def is_of_choice(choice: SessionChoice, plan: SessionPlan) -> bool:
     """Return whether ``plan`` is of this choice."""
     return all(
         (choice.settings[stage.task], choice.tiers[stage.task], choice.quarters.get(stage.task, 0))
@@ -112,4 +112,4 @@ def index_of(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> int:
     """Return the index of the choice of ``plan``; -1 if there is none, or no plan."""
     if plan is None:
         return -1
-    return next((at for at, choice in enumerate(plans) if alike(choice, plan)), -1)
+    return next((at for at, choice in enumerate(plans) if is_of_choice(choice, plan)), -1)

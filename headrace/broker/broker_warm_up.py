@@ -22,7 +22,7 @@ COMMIT_EVERY = 10
 PATIENCE_S = 1.0
 
 
-def warm_up(kafka: KafkaConfig, seconds: float) -> list[float]:
+def warm_up_broker(kafka: KafkaConfig, seconds: float) -> list[float]:
     """Send single records through a separate topic for ``seconds``; return how long each took.
 
     A record's time in seconds is from its production to its receipt. Raises ``BrokerError``.

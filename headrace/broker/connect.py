@@ -105,7 +105,7 @@ def local_broker(nodes: int | None = None) -> "Running":
     ``nodes``: the number of nodes; dead nodes are started.
     """
     from headrace.broker import local_broker as broker
-    from headrace.broker.broker_warm_up import warm_up
+    from headrace.broker.broker_warm_up import warm_up_broker
     from streams.kafka.kafka_errors import BrokerError
 
     found = broker.status()
@@ -119,7 +119,7 @@ def local_broker(nodes: int | None = None) -> "Running":
             # that fails.
             try:
                 with contextlib.suppress(BrokerError):
-                    warm_up(KafkaConfig(started.bootstrap), WARM_UP_S)
+                    warm_up_broker(KafkaConfig(started.bootstrap), WARM_UP_S)
             except (
                 BaseException
             ):  # a signal: the caller does not learn that it has a broker to stop

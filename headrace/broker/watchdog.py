@@ -55,7 +55,7 @@ def temporary_broker(home: Path, what: str) -> Iterator[tuple["Running", tuple[P
             stack.close()
 
 
-def keep(home: Path) -> None:
+def stop_at_end_of_input(home: Path) -> None:
     """Wait for end of file on standard input, then stop the broker if it still runs."""
     sys.stdin.buffer.read()
     from headrace.broker.local_broker import stop  # imported late: little memory while it waits
@@ -64,4 +64,4 @@ def keep(home: Path) -> None:
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    stop_at_end_of_input(Path(sys.argv[1]))

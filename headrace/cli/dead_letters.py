@@ -41,14 +41,14 @@ def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) ->
     Example:
       headrace dead-letters list pipeline.yaml --last 5
     """
-    from headrace.client.dead_letter_topic import listed, newest_letters
+    from headrace.client.dead_letter_topic import letter_rows, newest_letters
 
     pipeline = read_file(file).pipeline.name
     letters = newest_letters(reached_running(bootstrap), pipeline, last)
     if as_json:
         print_json([each.as_json(with_value=False) for each in letters])
     else:
-        print_text("\n".join(listed(letters)) or f"{pipeline} has no dead letters")
+        print_text("\n".join(letter_rows(letters)) or f"{pipeline} has no dead letters")
 
 
 @dead_letters.command()
@@ -66,13 +66,13 @@ def show(
     Example:
       headrace dead-letters show pipeline.yaml 0-17 --out letter.bin
     """
-    from headrace.client.dead_letter_topic import described, one_letter
+    from headrace.client.dead_letter_topic import letter_lines, one_letter
 
     filed = one_letter(reached_running(bootstrap), read_file(file).pipeline.name, letter)
     if as_json:
         print_json(filed.as_json(with_value=True))
     else:
-        print_text("\n".join(described(filed)))
+        print_text("\n".join(letter_lines(filed)))
     if out is not None:
         out.write(filed.letter.value)
         say(f"{len(filed.letter.value)} bytes written to {out.name}")

@@ -93,14 +93,14 @@ def _with_sessions(file: "PipelineFile", seconds: float, as_json: bool) -> int:
 
 
 def _compared(options: "DemoOptions") -> int:
-    from headrace.demo.demo_results import comparison_json, comparison_text
+    from headrace.demo.demo_results import comparison_json, demo_comparison_text
     from headrace.demo.demo_run import left_text, run_comparison
 
     runs, left = run_comparison(options)
     if options.as_json:
         print_json(comparison_json(runs, left))
     else:
-        print_text(comparison_text(runs))
+        print_text(demo_comparison_text(runs))
     options.show(left_text(left))
     return UNSUCCESSFUL if left or any(each.lost for _, each in runs) else 0
 

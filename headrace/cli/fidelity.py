@@ -64,37 +64,37 @@ def fidelity(
       headrace fidelity cluster.yaml --arrivals trace.txt --dilate 8 --until 60s --json
       headrace fidelity pipeline.yaml --history
     """
-    from headrace.fidelity.fidelity_run import asked, certify
-    from headrace.simulation.overrides import parsed
+    from headrace.fidelity.fidelity_run import certificate_request, certify
+    from headrace.simulation.overrides import parsed_devices
 
     read = read_deployed(file)
     if history:
         return _show_history(read.path, as_json)
     if arrivals is None:
         raise click.UsageError("give --arrivals, or --history")
-    counts = parsed(devices) if devices else None
-    request = asked(
+    counts = parsed_devices(devices) if devices else None
+    request = certificate_request(
         read, arrivals, devices=counts, dilate=dilate, warm_up_s=warm_up, until_s=until, **options
     )
     say(f"predicted with {request.world.sentence}")
     found, path = certify(request)
     say(f"kept as {path}")
-    return shown(found, as_json=as_json)
+    return print_certificate(found, as_json=as_json)
 
 
-def shown(found: "Certificate", *, as_json: bool) -> int:
+def print_certificate(found: "Certificate", *, as_json: bool) -> int:
     """Print a certificate; return the exit code."""
-    from headrace.fidelity.certificate_text import text
+    from headrace.fidelity.certificate_text import certificate_text
 
-    print_json(found.as_json()) if as_json else print_text(text(found))
+    print_json(found.as_json()) if as_json else print_text(certificate_text(found))
     return 0 if found.met else UNSUCCESSFUL
 
 
 def _show_history(path: Path, as_json: bool) -> int:
-    from headrace.fidelity.certificate_store import history
+    from headrace.fidelity.certificate_store import stored_certificates
     from headrace.fidelity.certificate_text import history_text
 
-    kept = history(path)
+    kept = stored_certificates(path)
     if as_json:
         print_json([
             {"prediction": each.at, "genuine": each.genuine,
@@ -146,10 +146,10 @@ def calibrate(
     from headrace.fidelity.calibration_run import calibrate as measured
     from headrace.fidelity.calibration_text import calibration_text
     from headrace.simulation.world_file import as_json as document
-    from headrace.simulation.world_file import place, store
+    from headrace.simulation.world_file import store, world_path
 
     read = read_deployed(file)
-    path = out or place(read.path)
+    path = out or world_path(read.path)
     writable(path, "--out")  # before minutes of measurement
     found = measured(
         CalibrationRequest(

@@ -54,13 +54,13 @@ def resolve(file: Path, check: bool, as_json: bool) -> int:
     from headrace.atomic_file import write_whole
     from headrace.config.locked_models import references_in
     from headrace.model_registry.lock_file import lock_path, lock_text, read_lock
-    from headrace.model_registry.resolving import resolved, versions
+    from headrace.model_registry.resolving import current_versions, resolved
 
     path = file.resolve()
     references, lock = references_in(path), lock_path(path)
     before = {text: model.version for text, model in read_lock(lock).items()}
     if check:
-        now = versions(references, os.environ)
+        now = current_versions(references, os.environ)
     else:
         models = resolved(references, path, os.environ)
         if models:

@@ -141,7 +141,7 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     """
     import time
 
-    from headrace.cluster.log_files import Filter, Follower, LogEntry, entries, role_logs
+    from headrace.cluster.log_files import Filter, Follower, LogEntry, log_entries, role_logs
     from headrace.processes import run_directory
 
     directory = run_directory(read_file(file).pipeline.name)
@@ -160,7 +160,7 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
         print_text(f"{entry.role:<{width}} | {entry.text}")
 
     following = Follower(directory)
-    for entry in deque(entries(directory, wanted), maxlen=last):
+    for entry in deque(log_entries(directory, wanted), maxlen=last):
         show(entry)
     while follow:
         time.sleep(FOLLOW_S)
@@ -202,7 +202,7 @@ def explain(
     """
     from headrace.client.find_answer import find_answer, last_answer
     from headrace.results.waterfall import SHOWN, explained
-    from headrace.results.waterfall_text import view
+    from headrace.results.waterfall_text import waterfall_lines
 
     if name and last:
         raise click.UsageError("--last is for when you have no ID; leave one of them out")
@@ -212,7 +212,7 @@ def explain(
     if as_json:
         print_json(story.as_json())
         return
-    for line in view(story, pipeline.name, rich_console().width):
+    for line in waterfall_lines(story, pipeline.name, rich_console().width):
         print_rich(line)
 
 

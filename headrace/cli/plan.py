@@ -152,15 +152,15 @@ def _refuse(given: "Mapping[str, object]", what: str) -> None:
 def _plans(file: "PipelineFile", asked: "PlanRequest", as_json: bool) -> int:
     """Print the plans of policies that allocate devices; return the exit code."""
     from headrace.planning.dry_run import as_json as line
-    from headrace.planning.dry_run import plans
-    from headrace.planning.plan_text import described
+    from headrace.planning.dry_run import dry_run_plans
+    from headrace.planning.plan_text import plan_text
 
     code = 0
-    for at, planned in enumerate(plans(file, asked)):
+    for at, planned in enumerate(dry_run_plans(file, asked)):
         if as_json:
             print_json(line(planned))
         else:
-            print_text(("\n" if at else "") + described(planned))
+            print_text(("\n" if at else "") + plan_text(planned))
         code = code if planned.allocation.feasible else INFEASIBLE
     return code
 
@@ -170,11 +170,11 @@ def _stretches(file: "PipelineFile", world: str | None) -> tuple[dict[str, float
 
     Emulated devices run at their profile's speed, so no calibration changes their plans.
     """
-    from headrace.simulation.world_file import chosen, real_kinds, stretches_by_kind
+    from headrace.simulation.world_file import chosen_world, real_kinds, stretches_by_kind
 
     if not real_kinds(file):
         return {}, ""
-    found = chosen(file, world)
+    found = chosen_world(file, world)
     stretches = {} if found.calibration is None else stretches_by_kind(found.calibration, file)
     slower = "".join(f"; {kind} takes {by:.2f} times as long" for kind, by in stretches.items())
     return stretches, f"planned with {found.sentence}{slower}"
@@ -221,10 +221,10 @@ def _tables(
 ) -> int:
     """Print the plans of policies that select a model per batch; return the exit code."""
     from headrace.planning.table_plans import as_json as line
-    from headrace.planning.table_plans import as_text, tables
+    from headrace.planning.table_plans import as_text, planned_tables
 
     code = 0
-    for at, made in enumerate(tables(file, asked, violation)):
+    for at, made in enumerate(planned_tables(file, asked, violation)):
         if as_json:
             print_json(line(made, table))
         else:
@@ -298,14 +298,14 @@ def capacity(file: Path, as_json: bool, **asked: Any) -> int:
         CapacityOptions,
         capacity_text,
         requests,
-        searched,
+        searched_capacities,
     )
 
     options = CapacityOptions(
         policies=asked["policy"], seeds=asked["seed"], mix=asked["mix"], sizes=asked["sizes"],
         attainment=asked["attainment"], queries=asked["queries"], warm_up_s=asked["warm_up"],
     )  # fmt: skip
-    found = searched(requests(read_file(file), options))
+    found = searched_capacities(requests(read_file(file), options))
     rows = [each.as_json() for each in found]
     print_json(rows) if as_json else print_text(capacity_text(rows))
     return 0

@@ -61,9 +61,9 @@ def profile(
     from headrace.profiling.profile_text import (
         paths_json,
         paths_text,
-        profiled,
+        profile_summary,
         profiled_paths,
-        table_text,
+        written_profile,
         written_text,
     )
 
@@ -76,8 +76,8 @@ def profile(
             f"{paths_text(table)}\n{written_text(source, place)}"
         )
         return
-    place, table = profiled(source, devices, out, settings)
+    place, table = written_profile(source, devices, out, settings)
     found = {"out": str(place), "entries": len(table.entries), "left_out": table.left_out}
     print_json(found) if as_json else print_text(
-        f"{table_text(table)}\n{written_text(source, place)}"
+        f"{profile_summary(table)}\n{written_text(source, place)}"
     )

@@ -32,11 +32,11 @@ def validate(file: Path, as_json: bool) -> int:
     Example:
       headrace validate examples/postcode/pipeline.yaml
     """
-    from headrace.config.validation import described
+    from headrace.config.validation import summary_text
     from headrace.planning.mix_validation import examined_with_mix
 
     found = examined_with_mix(read_file(file))
-    print_json(found.as_json()) if as_json else print_text(described(found))
+    print_json(found.as_json()) if as_json else print_text(summary_text(found))
     return INFEASIBLE if found.infeasible else 0
 
 

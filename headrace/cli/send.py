@@ -91,10 +91,10 @@ def load(as_json: bool, **asked: Any) -> int:
       headrace load pipeline.yaml --arrivals trace.txt --input sample.png --json
     """
     from headrace.broker.connect import reached
-    from headrace.load.load import loaded, requested
+    from headrace.load.load import load_options, loaded
     from headrace.load.load_result import load_row, load_text
 
-    file, options = read_file(asked["file"]), requested(asked)
+    file, options = read_file(asked["file"]), load_options(asked)
     found = loaded(file, reached(asked["bootstrap"]), options)
     print_json(load_row(found)) if as_json else print_text(load_text(found))
     return UNSUCCESSFUL if found.tally.counts["lost"] else 0

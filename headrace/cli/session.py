@@ -73,7 +73,7 @@ def open_(
     if not result.ok or wait is None:
         return _show(result, as_json=as_json)
     found = view.row(view.serving(read, kafka, name, wait), {})
-    print_json(found) if as_json else print_text(view.text([found]))
+    print_json(found) if as_json else print_text(view.sessions_text([found]))
     return 0
 
 
@@ -94,7 +94,7 @@ def list_(file: Path, bootstrap: str | None, as_json: bool) -> None:
     read, kafka = read_file(file), reached_running(bootstrap)
     counts = view.outcomes(read, kafka)
     rows = [view.row(each, counts.get(each.id, {})) for each in view.sessions(read, kafka)]
-    print_json(rows) if as_json else print_text(view.text(rows))
+    print_json(rows) if as_json else print_text(view.sessions_text(rows))
 
 
 @session.command()
@@ -121,7 +121,7 @@ def show(file: Path, name: str, bootstrap: str | None, as_json: bool) -> None:
         print_json({**shown, "candidates": [asdict(each) for each in found.plans]})
         return
     plans = [f"  {each.usd_per_h:.3f} $/h: {dict(each.settings)}" for each in found.plans]
-    print_text("\n".join([view.text([shown]), *view.details(shown), *plans]))
+    print_text("\n".join([view.sessions_text([shown]), *view.details(shown), *plans]))
 
 
 @session.command()

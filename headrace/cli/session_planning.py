@@ -86,7 +86,7 @@ def search(
     from headrace.html.search_page import search_page
     from headrace.planning.search_report import as_json as line
     from headrace.planning.search_report import as_text
-    from headrace.planning.session_search import Asked, deadline_s, searched
+    from headrace.planning.session_search import Asked, search_deadline_s, searched
 
     if html is not None:
         writable(html)
@@ -95,7 +95,7 @@ def search(
         session=session or "cli", accuracy=accuracy, latency_s=slo, usd_per_h=cost,
         deadline_s=deadline, spend_usd=spend, steps=steps,
     )  # fmt: skip
-    within_s = deadline_s(read, asked)  # raises before profilers are started in vain
+    within_s = search_deadline_s(read, asked)  # raises before profilers are started in vain
     if from_topic is not None and recorded is not None:
         raise click.UsageError("--from-topic is not for --recorded, which has samples of its own")
     samples = _sample_set(read, session, from_topic, seed)
@@ -166,7 +166,7 @@ def schedule(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
     from headrace.planning import sessions_file
     from headrace.planning.instance_file import as_json as line
-    from headrace.planning.instance_file import as_text, read_instance, solve
+    from headrace.planning.instance_file import as_text, read_instance, schedule_by
 
     planned = None
     if instance is not None and file is None:
@@ -179,7 +179,7 @@ def schedule(
             "give either FILE with --sessions and --recorded, or --instance without FILE"
         )
     with library_output_on_stderr():
-        made = solve(read, objective, policy)
+        made = schedule_by(read, objective, policy)
     if as_json:
         print_json(line(read, made) | (sessions_file.as_json(planned, made) if planned else {}))
     else:
@@ -229,11 +229,11 @@ def tier_speed(
 def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) -> "PlannedSessions":
     from headrace.config.pipeline_file import search_space
     from headrace.planning.recorded_truth import read_truth
-    from headrace.planning.sessions_file import planned, read_sessions
+    from headrace.planning.sessions_file import planned_sessions, read_sessions
 
     space = search_space(file)
     truth = read_truth(recorded, space.space)
-    return planned(file, read_sessions(sessions, space), truth, gpus)
+    return planned_sessions(file, read_sessions(sessions, space), truth, gpus)
 
 
 def _sample_set(
@@ -295,7 +295,7 @@ def _source(
         return
     from control.problem.sample_sets import Truth
     from headrace.broker.connect import brokers
-    from headrace.cluster.supervisor import profilers
+    from headrace.cluster.supervisor import running_profilers
     from headrace.config.profile_files import measured_space, planning_profile
     from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles
@@ -309,7 +309,7 @@ def _source(
     prepare(kafka, file.pipeline, "profiler")
     number = file.cluster.profilers if count is None else count
     with (
-        profilers(file, kafka.bootstrap, number, say) as (tend, _),
+        running_profilers(file, kafka.bootstrap, number, say) as (tend, _),
         LiveProfiles(
             kafka, file.pipeline, sessions, samples, session, ahead=number, tend=tend
         ) as source,

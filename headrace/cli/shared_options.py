@@ -149,9 +149,9 @@ def read_deployed(path: Path) -> "PipelineFile":
     file = read_file(path)
     if not file.cluster.unplanned:
         return file
-    from headrace.planning.device_mix import deployed
+    from headrace.planning.device_mix import with_workers
 
-    return deployed(file)
+    return with_workers(file)
 
 
 class RepeatedOptions(click.Command):

@@ -94,7 +94,7 @@ def run_options(function: F) -> F:
     return function
 
 
-def requested(
+def simulation_request(
     file: "PipelineFile", options: Mapping[str, Any]
 ) -> tuple["SimulationRequest", "Sweep", str]:
     """Return the request and the sweep that the values of ``RUN_OPTIONS`` make, and a sentence on
@@ -103,11 +103,11 @@ def requested(
     Raises ``CalibrationError``.
     """
     from headrace.simulation.batch_runs import SimulationRequest
-    from headrace.simulation.overrides import parsed, parsed_classes
+    from headrace.simulation.overrides import parsed_classes, parsed_devices
     from headrace.simulation.sweep import Sweep
-    from headrace.simulation.world_file import chosen
+    from headrace.simulation.world_file import chosen_world
 
-    found = chosen(file, options["world"])
+    found = chosen_world(file, options["world"])
     if options["phases"] is not None and options["arrivals"] is not None:
         raise click.UsageError("--phases has its own rates and length; leave --arrivals out")
     request = SimulationRequest(
@@ -120,7 +120,7 @@ def requested(
         classes=parsed_classes(options["classes"]) if options["classes"] else (),
     )  # fmt: skip
     sweep = Sweep(
-        rates_qps=options["rate"], devices=[parsed(text) for text in options["devices"]],
+        rates_qps=options["rate"], devices=[parsed_devices(text) for text in options["devices"]],
         slos_s=options["slo"],
     )  # fmt: skip
     return request, sweep, f"simulated with {found.sentence}"
@@ -187,7 +187,7 @@ def simulate(
         asked["trace_out"] = trace_out
         return _simulate_sessions(file, sessions, recorded, asked, as_json=as_json)
     from headrace.atomic_file import writable
-    from headrace.simulation.batch_runs import rows, table_text
+    from headrace.simulation.batch_runs import played_rows, rows_text
     from headrace.simulation.run_details import exported
     from headrace.simulation.sweep import labelled, swept
 
@@ -197,12 +197,12 @@ def simulate(
     if trace_out is not None:
         writable(trace_out, "--trace-out")
     deployed = read_deployed(file)
-    request, sweep, world = requested(deployed, asked)
+    request, sweep, world = simulation_request(deployed, asked)
     labels, wanted = swept(deployed, request, sweep)
     _say_world(world, request, sweep)  # after the errors of the request
-    played = exported(wanted, labels, *outs) if any(outs) else rows(wanted, trace_out)
+    played = exported(wanted, labels, *outs) if any(outs) else played_rows(wanted, trace_out)
     found = labelled(labels, played)
-    print_json(found) if as_json else print_text(table_text(found))
+    print_json(found) if as_json else print_text(rows_text(found))
     return 0
 
 
@@ -222,10 +222,10 @@ def _simulate_sessions(
             f"--{named} is not for --sessions: give --recorded, --seconds and one --seed only"
         )
     from headrace.simulation.sessions.session_results import as_row, as_text
-    from headrace.simulation.sessions.session_run import played
+    from headrace.simulation.sessions.session_run import played_sessions
 
     seed = asked["seed"][0] if asked["seed"] else 0
-    found = played(read_file(file), sessions, recorded, asked["seconds"], seed)
+    found = played_sessions(read_file(file), sessions, recorded, asked["seconds"], seed)
     print_json(as_row(found)) if as_json else print_text(as_text(found))
     return 0
 
@@ -255,17 +255,17 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     from headrace.html.comparison_page import comparison_page
     from headrace.simulation.comparison import as_json as document
     from headrace.simulation.comparison_text import sweep_text
-    from headrace.simulation.experiments import compared
+    from headrace.simulation.experiments import compared_points
     from headrace.simulation.sweep import points
 
     if html is not None:
         writable(html)
     deployed = read_deployed(file)
-    request, sweep, world = requested(deployed, asked)
+    request, sweep, world = simulation_request(deployed, asked)
     (_, first), *others = points(request, sweep)
     if html is not None and others:
         raise click.UsageError("--html shows one comparison; give one --rate, --devices and --slo")
-    found = compared(deployed, request, sweep)
+    found = compared_points(deployed, request, sweep)
     _say_world(world, request, sweep)
     if html is not None:
         write_page(html, comparison_page(found[0][1], first.workload_text()))

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TypedDict, Unpack
 
-from headrace.client.defaults import brokers, only_pipeline
+from headrace.client.defaults import client_brokers, only_pipeline
 from headrace.client.exchange import Exchange
-from headrace.client.formats import WRITERS, reader_of
+from headrace.client.formats import WRITERS, answer_reader
 from headrace.client.open_queries import OpenQueries
 from headrace.client.query_arguments import query_of, seconds
 from headrace.errors import ClientClosed, NoAnswer
@@ -68,13 +68,13 @@ class Client(AbstractContextManager["Client"]):
         size_header: str = "headrace-size",
     ) -> None:
         asked = _asked(pipeline or "", input, schema_registry, size_header)
-        kafka = brokers(bootstrap, properties or {})
+        kafka = client_brokers(bootstrap, properties or {})
         self._raw = input == "raw"
         reach(kafka, OPENS_WITHIN_S)  # fails fast without a broker
         if not pipeline:
             pipeline = only_pipeline(kafka)
             asked = _asked(pipeline, input, schema_registry, size_header)
-        self._open = OpenQueries(reader_of(asked))
+        self._open = OpenQueries(answer_reader(asked))
         self._exchange = Exchange(kafka, asked, self._open)
         self._prefix = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)  # thread-safe

@@ -90,7 +90,7 @@ def _filed(name: str, value: bytes) -> Filed | None:
 # ---------------------------------------------------------------------- shown
 
 
-def listed(letters: Sequence[Filed]) -> list[str]:
+def letter_rows(letters: Sequence[Filed]) -> list[str]:
     """Return one line for each letter."""
     return [
         f"{each.name:<8} {_moment(each.letter)}  {each.letter.topic} "
@@ -100,7 +100,7 @@ def listed(letters: Sequence[Filed]) -> list[str]:
     ]
 
 
-def described(filed: Filed) -> list[str]:
+def letter_lines(filed: Filed) -> list[str]:
     """Return the lines that show a letter with the beginning of its value."""
     letter = filed.letter
     lines = [

@@ -14,7 +14,7 @@ from streams.kafka.kafka_errors import BrokerError
 BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 
 
-def brokers(
+def client_brokers(
     bootstrap: str | None, properties: Mapping[str, str], env: Mapping[str, str] = os.environ
 ) -> KafkaConfig:
     """Return the brokers named; else those of HEADRACE_BOOTSTRAP, of the file in
@@ -39,10 +39,10 @@ def only_pipeline(kafka: KafkaConfig) -> str:
 
     Raises ``Unsuccessful`` if there is none, or several.
     """
-    return chosen(partitions(kafka))
+    return pipeline_among(partitions(kafka))
 
 
-def chosen(topics: Mapping[str, int]) -> str:
+def pipeline_among(topics: Mapping[str, int]) -> str:
     """Return the name of the only pipeline that has an input topic among ``topics``."""
     suffix = f".{QUERIES}"
     names = sorted(name.removesuffix(suffix) for name in topics if name.endswith(suffix))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.client.formats import Read, reader_of
+from headrace.client.formats import Read, answer_reader
 from headrace.client.newest_records import newest_first
 from headrace.errors import Unsuccessful
 from headrace.terminal import waiting
@@ -47,7 +47,7 @@ def answer_since(
 
     Raises ``BrokerError`` if the topic cannot be read.
     """
-    found = partial(answer_with_id, name=name, read=reader_of(pipeline))
+    found = partial(answer_with_id, name=name, read=answer_reader(pipeline))
     looked_at = 0
     for stretch in newest_first(kafka, physical(pipeline.name, RESULTS)):
         answer = newest_answer(stretch, found)
@@ -79,7 +79,7 @@ def _newest(
     kafka: KafkaConfig, pipeline: Pipeline, found: MatchingAnswer, nothing: str, hint: str
 ) -> Answer:
     topic = physical(pipeline.name, RESULTS)
-    read = reader_of(pipeline)
+    read = answer_reader(pipeline)
     looked_at = 0
     with waiting(f"searching {topic}"):
         for stretch in newest_first(kafka, topic):

@@ -50,7 +50,7 @@ def writer_of(pipeline: Pipeline) -> Write:
     return WRITERS[pipeline.input](pipeline)
 
 
-def reader_of(pipeline: Pipeline) -> Read:
+def answer_reader(pipeline: Pipeline) -> Read:
     """Return the function that decodes an answer; the first byte selects JSON, Avro or Confluent.
 
     The function raises ``CodecError`` for a record that is no answer, and ``BrokerError`` if the

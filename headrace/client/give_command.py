@@ -13,7 +13,7 @@ from control.problem.problem import PlanError
 from control.rollout.leases import running
 from headrace.broker.connect import reached, reached_running
 from headrace.cells import local_time
-from headrace.client.topic_clients import Commander, plans
+from headrace.client.topic_clients import Commander, retained_plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import INFEASIBLE, UNSUCCESSFUL
 from headrace.terminal import print_json, print_rich, print_text, say
@@ -45,7 +45,9 @@ def give_command(
     """Give a command, print its result and return the exit code: 1 refused, 3 infeasible plan."""
     kafka = reached(bootstrap)
     result = give(file, kafka, action, arguments)
-    plan = next((p for p in plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None)
+    plan = next(
+        (p for p in retained_plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None
+    )
     infeasible = result.ok and plan is not None and not plan.feasible
     if as_json:
         print_json({**structs.asdict(result), "feasible": not infeasible})
@@ -61,7 +63,7 @@ def give_command(
 
 def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> None:
     """Print the policies: the file's, the built-in ones, those of installed packages."""
-    history = plans(reached_running(bootstrap), file.pipeline.name)
+    history = retained_plans(reached_running(bootstrap), file.pipeline.name)
     in_force = history[-1].settings.policy if history else None
     policies = (*file.pipeline.policies, *_others(file.pipeline))
     if as_json:
@@ -72,7 +74,7 @@ def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -
          spec_of(p.kind).summary)
         for p in policies
     ]  # fmt: skip
-    print_rich(table(("", "policy", "kind", "replicas", "what it does"), rows))
+    print_rich(plain_table(("", "policy", "kind", "replicas", "what it does"), rows))
     if in_force is None:
         say("no plan is on the broker yet; `headrace up FILE` creates the first")
 
@@ -99,7 +101,7 @@ def policy_row(policy: Policy) -> dict[str, Any]:
 
 def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json: bool) -> None:
     """Print the newest plans, newest first."""
-    newest = plans(reached_running(bootstrap), file.pipeline.name)[: -last - 1 : -1]
+    newest = retained_plans(reached_running(bootstrap), file.pipeline.name)[: -last - 1 : -1]
     if as_json:
         print_json([plan_row(plan) for plan in newest])
         return
@@ -108,7 +110,7 @@ def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json:
          variants_text(p), "" if p.feasible else "infeasible", p.reason)
         for p in newest
     ]  # fmt: skip
-    print_rich(table(("epoch", "time", "policy", "SLO", "variants", "", "why"), rows))
+    print_rich(plain_table(("epoch", "time", "policy", "SLO", "variants", "", "why"), rows))
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def variants_text(plan: Plan) -> str:
     return _counts(variants(plan))
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     """Return a table without lines."""
     from rich.table import Table
     from rich.text import Text

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from typing import Any
 
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import Asker, Interruptible, Labeller, Tail
 from headrace.results.tally import Sent
 from headrace.terminal import progress
@@ -51,7 +51,7 @@ class OpenLoop(Interruptible):
         self._slo_class = slo_class
         self._tail = Tail(kafka, physical(pipeline.name, RESULTS))
         self._asker = Asker(kafka, pipeline)
-        self._read = reader_of(pipeline)
+        self._read = answer_reader(pipeline)
         self._truths: dict[str, Any] = {}
         self._times_s: Sequence[float] = ()
         self._inputs: Inputs = iter(())

@@ -3,7 +3,7 @@
 from schemas.records import Plan
 
 
-def later(held: Plan | None, found: Plan) -> bool:
+def supersedes(held: Plan | None, found: Plan) -> bool:
     """Return whether ``found`` takes the place of ``held``.
 
     The epoch decides, as for every node; a purge of the pipeline restarts the epochs.

@@ -202,7 +202,7 @@ def _search(session: Session) -> dict[str, Any]:
     }
 
 
-def text(rows: Sequence[Mapping[str, Any]]) -> str:
+def sessions_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return sessions as a table."""
     return columns([HEADINGS, *map(_cells, rows)], left=(0, 1, 6)) if rows else "no session is open"
 

@@ -28,7 +28,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from headrace.client.formats import Headers, answers_in, reader_of, writer_of
+from headrace.client.formats import Headers, answer_reader, answers_in, writer_of
 from headrace.errors import Unsuccessful
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, RESULTS
@@ -88,7 +88,7 @@ class Tail:
         """Return the records that ``take`` would, with keys, headers and offsets."""
         self._read_added()
         found = available(self._consumer, timeout_s, MOST_AT_ONCE)
-        return [message for message in found if usable(self._kafka, message)]
+        return [message for message in found if holds_record(self._kafka, message)]
 
     def _read_added(self) -> None:
         """Read the partitions that were added."""
@@ -345,7 +345,7 @@ class Commander:
 
 def ask_once(kafka: KafkaConfig, pipeline: Pipeline, query: Query, wait_s: float) -> Answer | None:
     """Send one query and return its answer; None if none arrives within ``wait_s``."""
-    read = reader_of(pipeline)
+    read = answer_reader(pipeline)
     with (
         closing(Tail(kafka, physical(pipeline.name, RESULTS))) as tail,
         Asker(kafka, pipeline) as asker,
@@ -366,7 +366,7 @@ def _taken(refused: Mapping[str, str]) -> None:
         raise BrokerError(f"the broker did not take the query: {reason}")
 
 
-def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
+def retained_plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
     """Return every plan of a pipeline that compaction keeps, oldest first."""
     records = map(decoded, read_kept(kafka, physical(pipeline, PLANS)).values())
     found = [r for r in records if isinstance(r, Plan) and r.pipeline == pipeline]
@@ -399,7 +399,7 @@ def _value(message: Message) -> bytes:
     return message.value() or b""
 
 
-def usable(kafka: KafkaConfig, message: Message) -> bool:
+def holds_record(kafka: KafkaConfig, message: Message) -> bool:
     """Return whether a message holds a record; raises ``BrokerError`` for an error that no retry
     mends, such as a lost right to the topic.
 

@@ -86,7 +86,7 @@ def role_logs(directory: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(directory.glob("*.log"))}
 
 
-def entries(directory: Path, wanted: Filter) -> Iterator[LogEntry]:
+def log_entries(directory: Path, wanted: Filter) -> Iterator[LogEntry]:
     """Return the entries of all roles by time, rotated files included."""
     every = [
         _of_role(role, [path for path in (_before(log), log) if path.exists()])
@@ -99,11 +99,11 @@ def _of_role(role: str, paths: Sequence[Path]) -> list[LogEntry]:
     found: list[LogEntry] = []
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            found += parsed(role, lines, found[-1] if found else None)
+            found += parsed_lines(role, lines, found[-1] if found else None)
     return found
 
 
-def parsed(
+def parsed_lines(
     role: str, lines: TextIO | Sequence[str], last: LogEntry | None = None
 ) -> list[LogEntry]:
     """Parse lines into entries; a line without a time continues the entry before it."""
@@ -141,5 +141,5 @@ class Follower:
                 continue
             whole = text[: text.rfind(b"\n") + 1]
             self._ends[role] = (end if size >= end else 0) + len(whole)
-            found += parsed(role, whole.decode("utf-8", "replace").splitlines())
+            found += parsed_lines(role, whole.decode("utf-8", "replace").splitlines())
         return sorted(entry for entry in found if wanted.wants(entry))

@@ -305,7 +305,7 @@ def last_word(log: Path) -> str:
 
 
 @contextlib.contextmanager
-def profilers(
+def running_profilers(
     file: PipelineFile, bootstrap: str, count: int, said: Callable[[str], None]
 ) -> Iterator[tuple[Callable[[], None], Callable[[], tuple[Process, ...]]]]:
     """Run ``count`` profilers within the block; yield two functions.

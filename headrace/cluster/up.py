@@ -139,7 +139,7 @@ def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
         "nodes": list(run.nodes),
         "epoch": plan.epoch,
         "policy": plan.settings.policy,
-        "by_command": by_command(plan.settings),
+        "by_command": commanded_settings(plan.settings),
         "feasible": plan.feasible,
         "binding": plan.binding,
         "ready_s": round(took_s, 3),
@@ -168,7 +168,7 @@ def up_text(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def by_command(settings: Settings) -> list[str]:
+def commanded_settings(settings: Settings) -> list[str]:
     """Return the settings that differ from the pipeline file, each with the command to reset it."""
     found = []
     if settings.policy != settings.filed_policy:

@@ -26,7 +26,7 @@ from headrace.config.policy_checks import (
     workers_of,
 )
 from headrace.config.sections import FileSection, TaskSection
-from headrace.config.yaml_source import Source, nearest
+from headrace.config.yaml_source import Source, suggestion
 from headrace.model_registry.references import is_reference
 from schemas.pipeline import MOST_DEADLINE_S
 
@@ -117,7 +117,7 @@ def check_children(tasks: Mapping[str, TaskSection], source: Source) -> None:
             place = ("tasks", task, "children", at)
             if child not in tasks:
                 raise source.error(
-                    place, f"{{}} is {child!r}, which is no task; {nearest(child, list(tasks))}"
+                    place, f"{{}} is {child!r}, which is no task; {suggestion(child, list(tasks))}"
                 )
             if child in parents:
                 raise source.error(
@@ -257,5 +257,5 @@ def check_knobs(file: FileSection, source: Source) -> None:
                     raise source.error(
                         ("tasks", task, "variants", name, "arguments", argument),
                         f"{{}} is {value!r}, but task {task!r} has no knob {value[1:]!r}; "
-                        f"{nearest(value[1:], list(section.knobs))}",
+                        f"{suggestion(value[1:], list(section.knobs))}",
                     )

@@ -6,7 +6,7 @@ Every check raises ``PipelineError`` with the line of the mistake.
 from collections.abc import Mapping
 
 from headrace.config.sections import FileSection, TaskSection, TierSection, TypeSection
-from headrace.config.yaml_source import Source, nearest
+from headrace.config.yaml_source import Source, suggestion
 
 
 def check_types(file: FileSection, source: Source) -> None:
@@ -63,12 +63,12 @@ def check_type_names(file: FileSection, source: Source) -> None:
     base = file.cluster.base
     if base is not None and base not in types:
         raise source.error(
-            ("cluster", "base"), f"{{}} is {base!r}, which is no type; {nearest(base, types)}"
+            ("cluster", "base"), f"{{}} is {base!r}, which is no type; {suggestion(base, types)}"
         )
     for name in file.cluster.start or {}:
         if name not in types:
             raise source.error(
-                ("cluster", "start", name), f"{{}} is no type; {nearest(name, types)}"
+                ("cluster", "start", name), f"{{}} is no type; {suggestion(name, types)}"
             )
 
 
@@ -135,7 +135,7 @@ def check_memory(file: FileSection, source: Source) -> None:
         if device not in devices:
             raise source.error(
                 ("cluster", "memory", device),
-                f"{{}}: the cluster has no device {device!r}; {nearest(device, devices)}",
+                f"{{}}: the cluster has no device {device!r}; {suggestion(device, devices)}",
             )
 
 
@@ -165,7 +165,8 @@ def check_tiers(file: FileSection, source: Source) -> None:
                 place = ("tasks", task, "tiers", at)
                 raise source.error(
                     place,
-                    f"{{}} is {tier_name!r}, which is no tier; {nearest(tier_name, list(tiers))}",
+                    f"{{}} is {tier_name!r}, which is no tier; "
+                    f"{suggestion(tier_name, list(tiers))}",
                 )
         _check_slots(task, section, tiers, source)
     for link in file.cluster.links:

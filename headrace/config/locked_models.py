@@ -13,7 +13,7 @@ from headrace.config.sections import (
 from headrace.config.yaml_source import Place, Source
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import LockedModel, lock_path, read_lock
-from headrace.model_registry.references import Reference, is_reference, parsed
+from headrace.model_registry.references import Reference, is_reference, parsed_reference
 from headrace.model_registry.signature import Signature, TensorSpec
 
 
@@ -60,7 +60,7 @@ def _named(file: FileSection) -> Iterator[tuple[Place, str]]:
 
 def _parsed(text: str, place: Place, source: Source) -> Reference:
     try:
-        return parsed(text)
+        return parsed_reference(text)
     except PipelineError as error:
         raise source.error(place, f"{{}}: {error}") from error
 

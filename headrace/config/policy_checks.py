@@ -11,7 +11,7 @@ from control.policies.option_fields import TRAFFIC
 from control.problem.problem import PlanError
 from headrace.config.policy_sections import DEFAULT_KIND, KIND
 from headrace.config.sections import FileSection, TaskSection
-from headrace.config.yaml_source import Source, nearest
+from headrace.config.yaml_source import Source, suggestion
 from schemas.variant_id import variant_id, variant_key
 
 STATIC = "static"
@@ -38,7 +38,7 @@ def check_policies(file: FileSection, source: Source) -> None:
         known = list(dict.fromkeys([*named, *known_kinds()]))
         raise source.error(
             ("policy",),
-            f"{{}} is {file.policy!r}, which is no policy; {nearest(file.policy, known)}",
+            f"{{}} is {file.policy!r}, which is no policy; {suggestion(file.policy, known)}",
         )
     variants = [variant_key(task, name) for task, t in file.tasks.items() for name in t.variants]
     for policy, section in file.policies.items():
@@ -49,7 +49,7 @@ def check_policies(file: FileSection, source: Source) -> None:
                     raise source.error(
                         ("policies", policy, key, variant),
                         f"policy {policy!r} names the variant {variant!r}, which is none; "
-                        f"{nearest(variant, variants)}",
+                        f"{suggestion(variant, variants)}",
                     )
 
 
@@ -82,7 +82,7 @@ def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
     kinds = known_kinds()
     if kind not in kinds:
         raise source.error(
-            place, f"{{}} is {kind!r}, which is no planner; {nearest(kind, list(kinds))}"
+            place, f"{{}} is {kind!r}, which is no planner; {suggestion(kind, list(kinds))}"
         )
     try:
         spec_of(kind)
@@ -180,7 +180,7 @@ def _check_task(name: str, task: TaskSection, root: str, file: FileSection, sour
         raise source.error(
             place,
             f"{{}} is {task.dispatch!r}, which is no policy that dispatches; "
-            f"{nearest(str(task.dispatch), known)}",
+            f"{suggestion(str(task.dispatch), known)}",
         )
     if file.cluster.tiers or task.selection:
         other = "cluster.tiers" if file.cluster.tiers else f"tasks.{name}.selection"

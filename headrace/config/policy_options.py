@@ -20,7 +20,7 @@ from control.policies.spec import PolicySpec
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_sections import options_in, single_valued
 from headrace.config.sections import WANTED
-from headrace.config.yaml_source import nearest
+from headrace.config.yaml_source import suggestion
 from headrace.errors import PipelineError
 from schemas.pipeline import Policy
 
@@ -48,7 +48,7 @@ def policy_asked(file: PipelineFile, text: str) -> Policy:
         if not equals or key not in known:
             raise PipelineError(
                 f"policy {text!r}: {key!r} is no option that a policy can be given here; "
-                f"{nearest(key, known)}, as in loki-paper:dropping=none"
+                f"{suggestion(key, known)}, as in loki-paper:dropping=none"
             )
         if key in given:
             raise PipelineError(f"policy {text!r} has {key!r} twice; remove one")

@@ -33,7 +33,7 @@ from headrace.config.field_types import (
     TypeName,
 )
 from headrace.config.policy_sections import Tables, section_keys, wrong_in
-from headrace.config.yaml_source import Place, Source, nearest, read_source
+from headrace.config.yaml_source import Place, Source, read_source, suggestion
 from headrace.errors import PipelineError
 from headrace.model_registry.signature import Datatype
 from schemas.durations import duration
@@ -332,11 +332,11 @@ def validated(source: Source) -> FileSection:
     except ValidationError as error:
         wrong = [*error.errors(include_url=False), *wrong]
     if wrong:
-        raise together([_error_at(source, each) for each in wrong])
+        raise merged_mistakes([_error_at(source, each) for each in wrong])
     return file
 
 
-def together(found: Sequence[tuple[int, PipelineError]]) -> PipelineError:
+def merged_mistakes(found: Sequence[tuple[int, PipelineError]]) -> PipelineError:
     """Merge all mistakes into one error: a sentence a line, in file order, without duplicates."""
     ordered = dict.fromkeys(str(error) for _, error in sorted(found, key=lambda each: each[0]))
     shown = list(ordered)[:MOST_MISTAKES]
@@ -354,7 +354,7 @@ def _sentence(place: Place, details: ErrorDetails, source: Source) -> str:
     if kind == "extra_forbidden" and _is_task(place[:-1]) and place[-1] in OF_ONLY_VARIANT:
         return "{} stands beside variants; move it into one of them"
     if kind == "extra_forbidden":
-        return f"{{}} is no known key; {nearest(str(place[-1]), _keys(place[:-1], source))}"
+        return f"{{}} is no known key; {suggestion(str(place[-1]), _keys(place[:-1], source))}"
     if kind == "missing":
         return f"{{}} is missing; {EXAMPLES[str(place[-1])]}"
     if kind == "value_error":

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from control.policies.kairos.query_sizes import SizeDistribution, SizesError, parsed
+from control.policies.kairos.query_sizes import SizeDistribution, SizesError, parsed_sizes
 from control.problem.problem import PlanError
 from headrace.config.pipeline_file import PipelineFile
 
@@ -21,7 +21,7 @@ def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistr
             "a line sizes: FILE.csv"
         )
     try:
-        return parsed(path.read_text(encoding="utf-8-sig"), str(path)), path.name
+        return parsed_sizes(path.read_text(encoding="utf-8-sig"), str(path)), path.name
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise SizesError(f"the sizes {path} cannot be read ({why}); name another file") from error

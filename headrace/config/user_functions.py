@@ -10,7 +10,7 @@ import numpy as np
 from control.problem.lazy_references import parts
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
-from operators.calls.user_frames import sentence, with_frames
+from operators.calls.user_frames import error_sentence, with_frames
 from operators.ingress.query_parts import Split
 from operators.models.user_modules import import_module
 from schemas.pipeline import Labels, Pipeline
@@ -112,5 +112,5 @@ def _imported(spec: str, what: str) -> Any:
             f"{what} names {spec}, but {module} has no {name}; correct the name"
         ) from error
     except (Exception, SystemExit) as error:
-        text = f"{what} names {spec}, but importing {module} raised {sentence(error)}"
+        text = f"{what} names {spec}, but importing {module} raised {error_sentence(error)}"
         raise PipelineError(with_frames(text, error)) from error

@@ -299,7 +299,7 @@ def _tried(pipeline: Pipeline, *, profiled: bool) -> list[Policy]:
     return [each for each in there if each and (profiled or not spec_of(each.kind).needs_profile)]
 
 
-def described(found: Examined) -> str:
+def summary_text(found: Examined) -> str:
     """Return the summary as text."""
     file = found.file
     lines = [f"{file.path.name} is right: pipeline {file.pipeline.name}, SLO "

@@ -153,7 +153,7 @@ def _name(place: Place) -> str:
     return ".".join(str(part) for part in place) or "the file"
 
 
-def nearest(name: str, known: list[str]) -> str:
+def suggestion(name: str, known: list[str]) -> str:
     """Suggest the known name nearest to ``name``, else list the known names."""
     close = get_close_matches(name, known, n=1)
     if close:

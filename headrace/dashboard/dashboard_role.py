@@ -64,7 +64,7 @@ async def _serve(
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         try:
-            said(address(options.host, await _listen(runner, options), access, options.token_file))
+            said(page_url(options.host, await _listen(runner, options), access, options.token_file))
             await _show(reader, feed, viewers)
         finally:
             viewers.end()
@@ -87,7 +87,7 @@ async def _listen(runner: web.AppRunner, options: DashboardOptions) -> int:
     return int(runner.addresses[0][1])
 
 
-def address(host: str, port: int, access: PageAccess, token_file: Path | None) -> str:
+def page_url(host: str, port: int, access: PageAccess, token_file: Path | None) -> str:
     """Return the page's address, with the token unless it was read from a file."""
     shown = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token="
     return f"{shown}... with the token in {token_file}" if token_file else shown + access.token

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.client.backlog import Backlog
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import PlanTail, Tail, decoded
 from headrace.config.cluster_cost import prices
 from headrace.config.pipeline_file import PipelineFile
@@ -114,7 +114,7 @@ class _PipelineFeed:
         self._pipeline = pipeline
         self._history = PipelineHistory(board_of(pipeline, prices(file.cluster)))
         self._late = LateQueries()
-        self._read = reader_of(pipeline)
+        self._read = answer_reader(pipeline)
         self._answers: Tail = tail(kafka, self._topic(RESULTS), now - ANSWERS_BACK_S)
         self._backlog = Backlog(kafka, pipeline, BACKLOG_WITHIN_S)
         self._asked_s = 0.0

@@ -45,7 +45,7 @@ class Viewers:
         before, self._view, self._whole = self._view, view, None
         self._number += 1
         if self._queues:
-            text = event("delta", self._number, _encode(delta(before, view)))
+            text = server_sent_event("delta", self._number, _encode(delta(before, view)))
             for queue in [*self._queues]:
                 self._put(queue, text)
 
@@ -67,7 +67,7 @@ class Viewers:
         if len(self._queues) >= MOST_VIEWERS:
             raise TooManyViewers
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        queue.put_nowait(event("view", self._number, self.whole()))
+        queue.put_nowait(server_sent_event("view", self._number, self.whole()))
         self._queues.add(queue)
         try:
             yield queue
@@ -80,6 +80,6 @@ class Viewers:
             queue.put_nowait(None)
 
 
-def event(kind: str, number: int, data: bytes) -> bytes:
+def server_sent_event(kind: str, number: int, data: bytes) -> bytes:
     """Return a server-sent event; ``data`` is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), data)

@@ -53,11 +53,11 @@ def demo_load(file: PipelineFile, plan: Plan, seconds: float, rate_qps: float | 
     """Return the load for a pipeline with this first plan; ``rate_qps`` is the highest rate."""
     most = hardware_qps(file)
     if most is None:
-        return steady(file.pipeline, plan, seconds, rate_qps)
+        return steady_load(file.pipeline, plan, seconds, rate_qps)
     return hill(file.pipeline, most, seconds, rate_qps or min(MOST_QPS, HIGH * most))
 
 
-def steady(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> DemoLoad:
+def steady_load(pipeline: Pipeline, plan: Plan, seconds: float, rate_qps: float | None) -> DemoLoad:
     """Return one phase, and another fixed plan half-way if the file has one."""
     in_force = plan.settings.policy
     others = [p.name for p in pipeline.policies if p.name not in (in_force, "static")]

@@ -84,7 +84,7 @@ def _named(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"postcode_accuracy": row.pop("accuracy_whole", None)}
 
 
-def best(runs: Sequence[tuple[str, DemoResult]]) -> str | None:
+def best_policy(runs: Sequence[tuple[str, DemoResult]]) -> str | None:
     """Return the policy with the highest score; None if no score is known."""
     known = {policy: each.score for policy, each in runs if each.score is not None}
     return max(known, key=lambda policy: known[policy]) if known else None
@@ -96,7 +96,7 @@ def comparison_json(runs: Sequence[tuple[str, DemoResult]], left: Sequence[str])
     shared = ("pipeline", "seed", "seconds", "peak_qps", "hardware_qps", "machine")
     return {
         **{name: rows[0][name] for name in shared},
-        "best": best(runs),
+        "best": best_policy(runs),
         "runs": rows,
         "processes_left": list(left),
     }
@@ -110,10 +110,10 @@ ROWS: dict[str, Callable[[PhaseOutcomes], str]] = {
 }
 
 
-def comparison_text(runs: Sequence[tuple[str, DemoResult]]) -> str:
+def demo_comparison_text(runs: Sequence[tuple[str, DemoResult]]) -> str:
     """Return the measures of each phase, policy by policy."""
     said = ", ".join(f"{policy} {percent(each.score)}" for policy, each in runs)
-    title = f"parts right and in time: {said}; best: {best(runs) or 'not known'}"
+    title = f"parts right and in time: {said}; best: {best_policy(runs) or 'not known'}"
     parts = runs[0][1].load.phases
     rows = [["", "policy", *(part.name for part in parts)]]
     for name, cell in ROWS.items():

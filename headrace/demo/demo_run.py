@@ -23,7 +23,7 @@ from typing import TypeVar
 from control.policies import fixed_policies
 from headrace.broker.connect import kafka_config, reached
 from headrace.broker.watchdog import temporary_broker
-from headrace.client.topic_clients import Commander, plans
+from headrace.client.topic_clients import Commander, retained_plans
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.cluster.up import up_row, up_text
 from headrace.config.pipeline_file import PipelineFile
@@ -139,7 +139,7 @@ def _run_load(environment: DemoEnvironment, load: DemoLoad) -> DemoResult:
     options, kafka = environment.options, environment.kafka
     name = options.file.pipeline.name
     with closing(Commander(kafka, name)) as commander:
-        if plans(kafka, name)[-1].settings.policy != load.policy:
+        if retained_plans(kafka, name)[-1].settings.policy != load.policy:
             options.show_command("policy apply", load.policy)
             commander.apply_policy(load.policy)
         change = _PolicyChange(options, commander, load)

@@ -55,7 +55,7 @@ from headrace.roles.observability.log_options import LOOPBACK
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.acl_rights import ROLES, rights
-from streams.kafka.admin.topic_admin import brokers_up, described
+from streams.kafka.admin.topic_admin import brokers_up, topic_descriptions
 from streams.kafka.kafka_client import asked, producer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
@@ -261,7 +261,7 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
 
 
 def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
-    answers = described(config, names, ANSWERS_WITHIN_S)
+    answers = topic_descriptions(config, names, ANSWERS_WITHIN_S)
     seen = [name for name in names if not isinstance(answers[name], KafkaError)]
     settings = _settings(config, dict.fromkeys(seen, ResourceType.TOPIC))
     found = {}

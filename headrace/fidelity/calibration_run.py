@@ -18,8 +18,8 @@ from headrace.fidelity.live_run import (
     live_figures,
     play,
     reports,
+    run_versions,
     sized,
-    versions,
 )
 from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
@@ -78,7 +78,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
             lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
             request.seed,
         )
-    return measured(request, steps, times, system)
+    return calibration_of(request, steps, times, system)
 
 
 def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
@@ -124,7 +124,7 @@ def arrivals(steps: Sequence[CalibrationStep], rng: np.random.Generator) -> Time
     return np.concatenate(parts)
 
 
-def measured(
+def calibration_of(
     request: CalibrationRequest,
     steps: Sequence[CalibrationStep],
     times: Times,
@@ -151,7 +151,7 @@ def measured(
         dilate=request.dilate,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
-        versions=versions(),
+        versions=run_versions(),
         host_cpu_share=system.host_cpu_share,
     )
 

@@ -60,14 +60,14 @@ def keep_prediction(file: Path, at: str, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def keep(file: Path, at: str, certificate: Certificate) -> Path:
+def store_certificate(file: Path, at: str, certificate: Certificate) -> Path:
     """Write a certificate beside its prediction and return its path."""
     path = folder(file) / (at + CERTIFICATE)
     write_whole(path, json.dumps(certificate.as_stored(), indent=1, allow_nan=False) + "\n")
     return path
 
 
-def history(file: Path) -> tuple[Kept, ...]:
+def stored_certificates(file: Path) -> tuple[Kept, ...]:
     """Return everything kept for a pipeline file, oldest first; raises ``CertificateError``."""
     found = []
     for path in sorted(folder(file).glob("*" + PREDICTION)):
@@ -80,7 +80,7 @@ def history(file: Path) -> tuple[Kept, ...]:
 
 def newest(file: Path) -> Certificate | None:
     """Return the newest certificate of a pipeline file, None without one."""
-    found = [each.certificate for each in history(file) if each.certificate is not None]
+    found = [each.certificate for each in stored_certificates(file) if each.certificate is not None]
     return found[-1] if found else None
 
 

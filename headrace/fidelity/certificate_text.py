@@ -14,7 +14,7 @@ _HEAD = ("metric", "predicted", "95 %", "live", "spread", "error", "bound", "ski
          "conditional", "")  # fmt: skip
 
 
-def text(certificate: Certificate) -> str:
+def certificate_text(certificate: Certificate) -> str:
     """Return the metrics as a table, and the conditions."""
     lines = [_HEAD, *(_row(metric, certificate) for metric in certificate.metrics)]
     table = columns(lines, left=(0, len(_HEAD) - 1))

@@ -23,7 +23,7 @@ from headrace.fidelity.certificate import (
     predicted,
     values_of,
 )
-from headrace.fidelity.certificate_store import keep, keep_prediction, sha256
+from headrace.fidelity.certificate_store import keep_prediction, sha256, store_certificate
 from headrace.fidelity.conditional import conditional
 from headrace.fidelity.live_run import (
     LiveEnvironment,
@@ -31,17 +31,17 @@ from headrace.fidelity.live_run import (
     live_environment,
     live_figures,
     play,
+    run_versions,
     sized,
-    versions,
 )
 from headrace.fidelity.null_models import null_models
 from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
 from headrace.results.figures import Figures
-from headrace.simulation.overrides import Devices, changed
+from headrace.simulation.overrides import Devices, overridden
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import figures_of
-from headrace.simulation.world_file import ChosenWorld, beyond, chosen, profiles_sha256
+from headrace.simulation.world_file import ChosenWorld, beyond, chosen_world, profiles_sha256
 from headrace.terminal import progress, say
 
 
@@ -102,7 +102,7 @@ class LiveRun:
     behind_s: float
 
 
-def asked(
+def certificate_request(
     file: PipelineFile,
     arrivals: Path,
     *,
@@ -119,10 +119,10 @@ def asked(
     name = policy or file.pipeline.policy
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
-    wanted = changed(file, devices)
+    wanted = overridden(file, devices)
     request = CertificateRequest(
-        file=wanted, original=file, arrivals=arrivals, policy=name, world=chosen(wanted, world),
-        **options,
+        file=wanted, original=file, arrivals=arrivals, policy=name,
+        world=chosen_world(wanted, world), **options,
     )  # fmt: skip
     check_emulated(wanted, request.dilate)
     return request
@@ -133,14 +133,14 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
 
     Raises as ``live_environment`` does; the prediction is kept also then.
     """
-    queries = drawn(request)
+    queries = drawn_arrivals(request)
     prediction = predict(request, queries)
     kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
     say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
     certificate = certified(prediction, digest, started, live)
-    return certificate, keep(request.original.path, prediction.name, certificate)
+    return certificate, store_certificate(request.original.path, prediction.name, certificate)
 
 
 def certified(
@@ -171,7 +171,7 @@ def certified(
 # ---------------------------------------------------------------------- before the live runs
 
 
-def drawn(request: CertificateRequest) -> Recorded:
+def drawn_arrivals(request: CertificateRequest) -> Recorded:
     """Return the arrivals, s from the start, with the sizes of the queries if they have some.
 
     Raises ``ArrivalsError``, ``PipelineError``, ``PlanError`` and ``SizesError``.
@@ -244,7 +244,7 @@ def _conditions(request: CertificateRequest, times: Times, rate_qps: float) -> C
         dilate=request.dilate,
         devices=dict(file.cluster.devices),
         machine=machine(),
-        versions=versions(),
+        versions=run_versions(),
         notes=tuple(filter(None, (request.world.sentence, outside))),
     )
 

@@ -22,10 +22,10 @@ import psutil
 from msgspec import structs
 
 from headrace.arrivals.arrival_processes import Recorded, Times
-from headrace.broker.broker_warm_up import warm_up
+from headrace.broker.broker_warm_up import warm_up_broker
 from headrace.broker.jar_lock import ROOTS
 from headrace.broker.watchdog import temporary_broker
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile
@@ -125,7 +125,7 @@ def live_environment(file: PipelineFile, policy: str, dilate: float) -> Iterator
     ):
         kafka = KafkaConfig(broker.bootstrap)
         with waiting("warming the broker up"):
-            round_trips_s = warm_up(kafka, WARM_UP_S)
+            round_trips_s = warm_up_broker(kafka, WARM_UP_S)
         run = LocalRun(file, kafka, folder / "run")
         try:
             run.start()
@@ -178,7 +178,7 @@ def play(system: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) 
         system.taken = len(asker.acknowledged)
         _await_answers(system, tail)
         read()
-    system.plans = plans(system)
+    system.plans = published_plans(system)
 
 
 def _inputs(
@@ -262,7 +262,7 @@ def _await_answers(system: LiveEnvironment, tail: Tail) -> None:
         say(f"{system.taken - len(system.answers)} queries have no answer")
 
 
-def plans(system: LiveEnvironment) -> list[Plan]:
+def published_plans(system: LiveEnvironment) -> list[Plan]:
     """Return every plan so far."""
     name = system.file.pipeline.name
     found = [decoded(m.value() or b"") for m in read_to_end(system.kafka, physical(name, PLANS))]
@@ -271,7 +271,7 @@ def plans(system: LiveEnvironment) -> list[Plan]:
 
 def answers(system: LiveEnvironment) -> Iterator[Answer]:
     """Yield the answers in arrival order."""
-    read = reader_of(system.file.pipeline)
+    read = answer_reader(system.file.pipeline)
     for value in system.answers:
         yield from answers_in((value,), read)
 
@@ -348,6 +348,6 @@ def live_figures(
     return figures(metrics, steps, last_s)
 
 
-def versions() -> dict[str, str]:
+def run_versions() -> dict[str, str]:
     """Return the versions of everything that affects the times of a live run."""
     return {**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)}

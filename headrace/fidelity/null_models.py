@@ -6,15 +6,16 @@
 """
 
 from collections.abc import Mapping
-from math import exp, fsum, lgamma, log
+from math import fsum
 
 import numpy as np
 
+from control.policies.kairos.queueing import erlang_c
 from control.problem.problem import Allocation, PlanError
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import Unfeasible
 from headrace.fidelity.certificate import values_of
-from headrace.planning.dry_run import Planned, PlanRequest, plans
+from headrace.planning.dry_run import Planned, PlanRequest, dry_run_plans
 from headrace.planning.table_plans import selects
 from headrace.simulation.world_file import Calibration
 from profiles.profile_table import ProfileTable
@@ -70,7 +71,7 @@ def queueing(
     try:
         if selects(file, asked):
             return {}
-        planned = next(plans(file, asked))
+        planned = next(dry_run_plans(file, asked))
     except (PlanError, Unfeasible):
         return {}
     table = planned.problem.profile
@@ -141,15 +142,3 @@ def _fan_out(plan: Allocation, task: str, child: str, table: ProfileTable) -> fl
     whole = sum(each.count for each in there)
     items = fsum(each.count * table.children_mean(task, each.variant, child) for each in there)
     return items / whole if whole else 0.0
-
-
-def erlang_c(servers: int, offered: float) -> float:
-    """Return the probability of waiting in an M/M/c queue with ``offered`` Erlangs, below c."""
-    if offered <= 0:
-        return 0.0
-
-    def term(busy: int) -> float:
-        return exp(busy * log(offered) - lgamma(busy + 1))
-
-    last = term(servers) * servers / (servers - offered)
-    return last / (fsum(term(busy) for busy in range(servers)) + last)

@@ -17,7 +17,7 @@ from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import lock_path
-from headrace.simulation.overrides import Devices, changed
+from headrace.simulation.overrides import Devices, overridden
 
 
 def _set_devices(section: dict[str, Any], wanted: PipelineFile) -> None:
@@ -44,7 +44,7 @@ def as_asked(
     name = policy or file.pipeline.policy
     if policy_named(file.pipeline, name) is None:
         raise PipelineError(f"{file.path}: there is no policy {name!r}; name one of the file's")
-    wanted = changed(file, devices)
+    wanted = overridden(file, devices)
     same = dict(wanted.cluster.devices) == dict(file.cluster.devices)
     if name == file.pipeline.policy and same:
         yield file

@@ -110,12 +110,12 @@ def by_occupancy(
         by_level: dict[int, list[tuple[float, float]]] = {}
         for at_s, s in sorted((at_s, max(0.0, factor * s - less_s)) for at_s, s in found):
             by_level.setdefault(busy(at_s), []).append(((at_s - from_s) * dilate, s))
-        return usable(by_level)
+        return usable_levels(by_level)
 
     return levels
 
 
-def usable(by_level: Mapping[int, Sequence[tuple[float, float]]]) -> Levels:
+def usable_levels(by_level: Mapping[int, Sequence[tuple[float, float]]]) -> Levels:
     """Return the levels with ``FEWEST`` samples or more, thinned to ``MOST``.
 
     If there is none, but enough samples in all, they form one level together.

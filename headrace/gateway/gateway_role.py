@@ -26,7 +26,7 @@ from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap
 from headrace.roles.observability.log_options import LogOptions, metrics_url
-from headrace.roles.observability.observability import build, ended, sign_of_life, started
+from headrace.roles.observability.observability import build, ended, log_start, sign_of_life
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 
@@ -82,7 +82,7 @@ async def _serve(
     async with AsyncExitStack() as stack:
         front = stack.enter_context(_front(files, kafka, options))
         where = _metrics(front, logs) | await listen(stack, front, options)
-        started("gateway", ", ".join(front.models), where, os.environ)
+        log_start("gateway", ", ".join(front.models), where, os.environ)
         tune_heap()
         sys.setswitchinterval(SWITCH_S)
         await _until_signal(front)

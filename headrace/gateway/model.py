@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.client.formats import reader_of
+from headrace.client.formats import answer_reader
 from headrace.client.open_loop import PATIENCE_S
 from headrace.errors import NoAnswer
 from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
@@ -65,7 +65,7 @@ class Model:
         self._loop = loop = asyncio.get_running_loop()
         self._limit = ConcurrencyLimit(loop.time())
         self.watch = ResultWatch(loop)
-        self._open = RequestsInFlight(loop, reader_of(pipeline), self.watch)
+        self._open = RequestsInFlight(loop, answer_reader(pipeline), self.watch)
         self.answers = AnswersById(self._open, self.watch, kafka.find)
         self._plan, self._plans_ended = kafka.plan, kafka.plans_ended
         self._most_open = most_open

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from headrace.html.charts import ChartLabels, Spot, spot_chart
 from headrace.html.page import css, legend, number, page, section, setting, table, text
-from headrace.html.time_series_page import given_up, latencies, over_time
+from headrace.html.time_series_page import given_up_table, latencies, over_time
 from headrace.results.statistics import Mean
 from headrace.simulation.comparison import Comparison
-from headrace.simulation.comparison_text import COLUMNS, figure_text, notes
+from headrace.simulation.comparison_text import COLUMNS, comparison_notes, figure_text
 
 
 def comparison_page(made: Comparison, arrivals: str) -> str:
@@ -20,7 +20,7 @@ def comparison_page(made: Comparison, arrivals: str) -> str:
         *_tables(made),
         *over_time(named),
         latencies(named, made.file.pipeline.slo_s),
-        given_up(named),
+        given_up_table(named),
     ]
     return page(
         f"{name}: {len(made.runs)} policies" if len(made.runs) > 1 else name,
@@ -38,7 +38,7 @@ def _lead(made: Comparison, arrivals: str) -> Iterator[str]:
         f"{first.row['queries']:,} queries from {arrivals}; "
         f"{'seed' if len(made.seeds) == 1 else 'seeds'} {', '.join(map(str, made.seeds))}."
     )
-    yield from (f"{note[0].upper()}{note[1:]}." for note in notes(made))
+    yield from (f"{note[0].upper()}{note[1:]}." for note in comparison_notes(made))
     if len(made.seeds) > 1:
         yield f"Series, latencies and what was given up are those of seed {made.seeds[0]}."
 

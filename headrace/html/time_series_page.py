@@ -69,7 +69,7 @@ def latencies(named: Named, slo_s: float) -> str:
     )
 
 
-def given_up(named: Named) -> str:
+def given_up_table(named: Named) -> str:
     """Return a table of the items given up, by task and reason."""
     keys = sorted({key for _, each in named for key in each.bad})
     most = max((n for _, each in named for n in each.bad.values()), default=1)

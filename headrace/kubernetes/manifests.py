@@ -28,7 +28,7 @@ from headrace.kubernetes.pods import (
     METRICS_PORT,
     SECRETS,
     KubernetesOptions,
-    device_name,
+    device_part,
     labels,
     metadata,
     mounted,
@@ -129,7 +129,7 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(f"{pipeline}-{device_name(name)}", role, pipeline, options),
+        "metadata": metadata(f"{pipeline}-{device_part(name)}", role, pipeline, options),
         "spec": {**more, "selector": {"matchLabels": chosen}, "template": template},
     }
 
@@ -173,7 +173,7 @@ def _devices(file: PipelineFile, options: KubernetesOptions) -> dict[str, list[R
 
 
 def _workers_of(pipeline: str, device: str) -> dict[str, str]:
-    return {**labels(pipeline, "worker"), "headrace/device": device_name(device)}
+    return {**labels(pipeline, "worker"), "headrace/device": device_part(device)}
 
 
 def _worker(

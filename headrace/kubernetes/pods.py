@@ -55,14 +55,14 @@ class KubernetesOptions:
     gateway_tls: str = ""
 
 
-def device_name(device: str) -> str:
+def device_part(device: str) -> str:
     """Return a device's, or process's, name as part of the names of Kubernetes' objects."""
     return _REFUSED.sub("-", device.lower())
 
 
 def workers_name(pipeline: str, device: str) -> str:
     """Return the name of the StatefulSet of a device's workers."""
-    return f"{pipeline}-worker-{device_name(device)}"
+    return f"{pipeline}-worker-{device_part(device)}"
 
 
 def labels(pipeline: str, role: str) -> dict[str, str]:

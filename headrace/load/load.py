@@ -15,7 +15,7 @@ from headrace.arrivals.arrivals_file import read_workload
 from headrace.arrivals.load_phases import Phases
 from headrace.client.formats import payload_from
 from headrace.client.open_loop import OpenLoop, generated, run_to_end
-from headrace.client.topic_clients import new_id, plans
+from headrace.client.topic_clients import new_id, retained_plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.sizes_file import read_sizes
 from headrace.config.user_functions import load_workload
@@ -178,7 +178,7 @@ class _Load:
         """Return the outcomes by phase and policy, and of all queries; () without phases."""
         if self.in_phases is None:
             return ()
-        history = plans(self.kafka, self.file.pipeline.name)
+        history = retained_plans(self.kafka, self.file.pipeline.name)
         in_force = [*policies_in_force(history, began_s, began_s + self.seconds)]
         spans = [
             (phase.name, began_s + begin, began_s + end)
@@ -188,7 +188,7 @@ class _Load:
         return by_phase([*by_policy(spans, in_force)], seen)
 
 
-def requested(asked: Mapping[str, Any]) -> LoadOptions:
+def load_options(asked: Mapping[str, Any]) -> LoadOptions:
     """Return the load that the command's options describe; raises ``click.UsageError`` and
     ``ArrivalsError``."""
     return LoadOptions(

@@ -40,7 +40,7 @@ def is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith((MLFLOW, HUB))
 
 
-def parsed(text: str) -> Reference:
+def parsed_reference(text: str) -> Reference:
     """Return a reference; raises ``PipelineError`` for a malformed one or a file of pickles."""
     registry = MLFLOW if text.startswith(MLFLOW) else HUB
     found = GRAMMARS[registry].fullmatch(text)

@@ -28,7 +28,7 @@ REGISTRIES: dict[str, Callable[[Reference, Mapping[str, str]], FoundModel]] = {
 }
 
 
-def versions(references: Iterable[Reference], env: Mapping[str, str]) -> dict[str, str]:
+def current_versions(references: Iterable[Reference], env: Mapping[str, str]) -> dict[str, str]:
     """Return the version that each reference has now; raises ``Unsuccessful``."""
     return {each.text: REGISTRIES[each.registry](each, env).version for each in references}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.gateway.protocol.statuses import Unserved
 from headrace.gateway.protocol.tensors import (
     BYTES,
@@ -30,8 +30,8 @@ from headrace.model_servers.server_requests import (
     READY_WITHIN_S,
     ServerFault,
     bearer,
-    brief,
     function,
+    server_message,
     unchanged,
 )
 from operators.models.libraries import library
@@ -94,7 +94,7 @@ class OpenInference:
         self._timeout_s, self._authority = timeout_s, authority
         self._ready_within_s = ready_within_s
         self._metadata = (("authorization", bearer(token)),) if token else ()
-        self._messages = classes(pool())
+        self._messages = message_classes(pool())
 
     def load(self, device: str) -> None:
         """Connect, and read the model's inputs; ``device`` is ignored: the server has its own.
@@ -293,4 +293,4 @@ def _typed(output: Any, shape: Sequence[int]) -> np.ndarray:
 
 
 def _told(error: Any) -> str:
-    return f"{error.code().name}: {brief(error.details() or '')}"
+    return f"{error.code().name}: {server_message(error.details() or '')}"

@@ -22,8 +22,8 @@ from headrace.model_servers.server_requests import (
     SHOWN,
     ServerFault,
     bearer,
-    brief,
     function,
+    server_message,
     unchanged,
 )
 from operators.models.model_errors import BadArguments, BadOperator
@@ -154,7 +154,7 @@ class OpenAi:
         async with session.post(url, data=body, headers=form) as response:
             if response.status != 200:
                 told = (await response.content.read(4 * SHOWN)).decode(errors="replace")
-                raise ServerFault(f"answered {response.status}: {brief(told)}")
+                raise ServerFault(f"answered {response.status}: {server_message(told)}")
             parts: list[str] = []
             ended = False
             async for event in events(response.content):
@@ -211,10 +211,10 @@ def _delta(event: bytes) -> tuple[str, bool]:
     try:
         chunk = _decoder.decode(event)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        told = brief(event.decode(errors="replace"))
+        told = server_message(event.decode(errors="replace"))
         raise ServerFault(f"sent an event that is no completion ({error}): {told}") from None
     if chunk.error is not None:
-        raise ServerFault(f"broke off: {brief(str(chunk.error))}")
+        raise ServerFault(f"broke off: {server_message(str(chunk.error))}")
     first = chunk.choices[0] if chunk.choices else _Choice()
     if first.finish_reason in BROKEN:
         raise ServerFault(f"broke off: finish_reason is {first.finish_reason!r}")

@@ -39,6 +39,6 @@ def unchanged(value: Any) -> Any:
     return value
 
 
-def brief(text: str) -> str:
+def server_message(text: str) -> str:
     """Return a server's message on one line, truncated."""
     return " ".join(text.split())[:SHOWN]

@@ -21,7 +21,7 @@ from control.policies.kairos.provisioning import (
     Ranking,
     base_of,
     cheapest,
-    nearest,
+    nearest_pool,
     rank,
 )
 from control.policies.kairos.query_sizes import SizeDistribution
@@ -175,7 +175,7 @@ def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> Ch
     )  # fmt: skip
 
 
-def deployed(file: PipelineFile) -> PipelineFile:
+def with_workers(file: PipelineFile) -> PipelineFile:
     """Return the file with workers: if it only names types, the best mix within its budget.
 
     The best mix is the first by the policy's bound. A file that has workers is returned as it is.
@@ -237,7 +237,7 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
         )
     sizes, source = read_sizes(file, asked.sizes)
     most = file.pipeline.size.most if file.pipeline.size else 1
-    check_sizes(sizes, source, most)
+    check_largest_size(sizes, source, most)
     table = planning_profile(file)
     names = [each.name for each in file.cluster.types]
     pool = Pool(
@@ -253,7 +253,7 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
     return pool, source
 
 
-def check_sizes(sizes: SizeDistribution, source: str, most: int) -> None:
+def check_largest_size(sizes: SizeDistribution, source: str, most: int) -> None:
     """Raise ``PlanError`` for sizes above ``most``."""
     if sizes.sizes[-1] > most:
         raise PlanError(
@@ -325,7 +325,7 @@ def _unmet(pool: Pool) -> str:
 
 
 def _nearest_text(pool: Pool) -> str:
-    near = nearest(pool)
+    near = nearest_pool(pool)
     limits = [f"an SLO of {near.slo_s * 1e3:.1f} ms"] if near.slo_s else []
     limits += [f"size.most of {near.size}"] if near.size else []
     limits += [f"a budget of {near.budget:g} $/h"] if near.budget else []

@@ -5,8 +5,6 @@ for plan in plans(file, PlanRequest(demands_qps=(50.0, 100.0))):
     print(as_json(plan))
 """
 
-import resource
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -17,8 +15,8 @@ from control.checks.allocation_check import (
     TOLERANCE,
     accuracy_of,
     check_allocation,
+    device_rate,
     items_per_s,
-    rate,
 )
 from control.checks.violations import sentences
 from control.policies import known_kinds, policy_named, spec_of
@@ -40,6 +38,7 @@ from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
 from profiles.measurements import ProfileError
 from schemas.pipeline import Pipeline, Policy
+from streams.cpu_seconds import spent
 
 # Slots are partitions created up front; a dry run assumes that they do not limit the plan.
 ENOUGH_SLOTS = 1_000_000
@@ -72,7 +71,7 @@ class Planned:
         return self.problem.demand_qps * self.allocation.served_share
 
 
-def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
+def dry_run_plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
     """Yield a plan for each demand, in order, infeasible ones included.
 
     Raises ``Unfeasible`` if no plan can be made, and ``PlanError`` for an unknown policy or a
@@ -151,12 +150,6 @@ def _devices(file: PipelineFile, asked: int | None) -> tuple[str, ...]:
     return (there[0][0],) * asked
 
 
-def spent() -> tuple[float, float]:
-    """Return the CPU seconds of this process and its ended children, and wall seconds."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime, time.perf_counter()
-
-
 def as_json(planned: Planned) -> dict[str, Any]:
     """Return one line of ``headrace plan --json``."""
     plan, asked = planned.allocation, planned.problem
@@ -233,7 +226,7 @@ def with_shares(plan: Allocation, problem: Problem) -> Allocation:
     if named or problem.profile is None:
         return plan
     try:
-        able = {each: each.count * rate(problem, each) for each in plan.replicas}
+        able = {each: each.count * device_rate(problem, each) for each in plan.replicas}
         shares = tuple(_shares(able, problem))
         found = replace(plan, shares=shares)
         return replace(found, accuracy=accuracy_of(found, problem)) if shares else plan
@@ -252,7 +245,8 @@ def with_overload(plan: Allocation, problem: Problem) -> Allocation:
     try:
         items = items_per_s(plan, problem)
         loads = {
-            each.key: items.get((each.key, each.device), 0.0) / (each.count * rate(problem, each))
+            each.key: items.get((each.key, each.device), 0.0)
+            / (each.count * device_rate(problem, each))
             for each in plan.replicas
         }
     except ProfileError:

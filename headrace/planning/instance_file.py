@@ -25,8 +25,8 @@ from control.policies.compass.schedule.instance import (
 from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
 from control.policies.compass.schedule.scheduling import Schedule
 from control.problem.problem import PlanError
-from headrace.planning.dry_run import spent
 from schemas.unique_keys import unique_keys
+from streams.cpu_seconds import spent
 
 GIVEN, ANY = "given", "any"
 
@@ -95,7 +95,7 @@ def _choice(path: Path, query: _InstanceQuery, plan: _Plan) -> PlanOption:
     return PlanOption(tuple(PlanItem(*item) for item in plan.items), plan.cost)
 
 
-def solve(instance: Instance, objective: str, policy: str) -> Schedule:
+def schedule_by(instance: Instance, objective: str, policy: str) -> Schedule:
     """Return the policy's schedule of an instance; raise ``PlanError`` for an unknown policy."""
     try:
         scheduler = SCHEDULERS[policy]

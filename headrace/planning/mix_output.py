@@ -8,7 +8,7 @@ from control.policies.kairos.provisioning import (
     Pool,
     Ranked,
     base_of,
-    nearest,
+    nearest_pool,
 )
 from headrace.config.cluster_cost import cost_text, per_thousand
 from headrace.planning.device_mix import CheapestMix, PlannedMix, counts_by_type
@@ -38,7 +38,7 @@ def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
         },
         "reason": planned.binding,
         "seconds": {"rank": round(planned.rank_s, 6), "simulate": round(planned.simulate_s, 6)},
-        "nearest": nearest_as_json(nearest(pool)),
+        "nearest": nearest_as_json(nearest_pool(pool)),
     }
 
 
@@ -64,7 +64,7 @@ def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
             for demand, each in found.near
         ],
         "seconds": {"rank": round(found.rank_s, 6), "simulate": 0.0},
-        "nearest": nearest_as_json(nearest(pool)),
+        "nearest": nearest_as_json(nearest_pool(pool)),
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import Examined, examined
 from headrace.errors import Unfeasible
-from headrace.planning.device_mix import deployed
+from headrace.planning.device_mix import with_workers
 
 
 def examined_with_mix(file: PipelineFile) -> Examined:
@@ -15,7 +15,7 @@ def examined_with_mix(file: PipelineFile) -> Examined:
     ``examined`` does, and ``PlanError`` for types that cannot be planned with.
     """
     try:
-        there = deployed(file)
+        there = with_workers(file)
     except Unfeasible as error:
         return replace(examined(file), infeasible={file.pipeline.policy: str(error)})
     return examined(there)

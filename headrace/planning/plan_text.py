@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from control.checks.allocation_check import items_per_s, rate
+from control.checks.allocation_check import device_rate, items_per_s
 from control.policies.solvers import solve
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
@@ -15,7 +15,7 @@ from schemas.variant_id import variant_id
 SHOWN = 12  # paths
 
 
-def described(planned: Planned) -> str:
+def plan_text(planned: Planned) -> str:
     """Return the plan of one demand as text."""
     plan, problem = planned.allocation, planned.problem
     if problem.profile is None:
@@ -88,7 +88,7 @@ def _devices(plan: Allocation, problem: Problem) -> list[str]:
     rows = [("variant", "devices", "batch", "load", "items/s", "ms/batch")]
     for each in plan.replicas:
         items = arriving.get((each.key, each.device), 0.0)
-        able = each.count * rate(problem, each)
+        able = each.count * device_rate(problem, each)
         rows.append(
             (
                 each.key + (f" on {each.device}" if each.device else ""),
@@ -145,7 +145,8 @@ def _binding(plan: Allocation, problem: Problem) -> list[str]:
         return ["", f"cannot be met: {plan.binding}"]
     arriving = items_per_s(plan, problem)
     loads = {
-        each.key: arriving.get((each.key, each.device), 0.0) / (each.count * rate(problem, each))
+        each.key: arriving.get((each.key, each.device), 0.0)
+        / (each.count * device_rate(problem, each))
         for each in plan.replicas
     }
     full = [key for key, load in loads.items() if load > 0.999]

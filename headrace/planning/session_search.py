@@ -133,7 +133,11 @@ def searched(
         sessions.space, slo.accuracy, chosen.rule, partial(may_comply, deployment, slo)
     )
     found = Found(
-        asked=asked, slo=slo, sessions=sessions, search=search, deadline_s=deadline_s(file, asked)
+        asked=asked,
+        slo=slo,
+        sessions=sessions,
+        search=search,
+        deadline_s=search_deadline_s(file, asked),
     )
     price = max((tier.price for tier in sessions.tiers.values()), default=0.0)
     while True:
@@ -218,7 +222,7 @@ def _stopped(found: Found, options: Mapping[str, Any]) -> str:
     return "spend" if spend and found.usd >= spend else ""
 
 
-def deadline_s(file: PipelineFile, asked: Asked) -> float:
+def search_deadline_s(file: PipelineFile, asked: Asked) -> float:
     """Return the seconds after which a search ends; raise ``PlanError`` without a policy for it."""
     given = asked.deadline_s
     return float(policy_options(file)["deadline"] if given is None else given)

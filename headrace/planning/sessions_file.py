@@ -20,7 +20,7 @@ import msgspec
 
 from control.controller.session_schedules import demanded
 from control.controller.session_searches import choice, nothing_complies
-from control.policies.compass.packing import place
+from control.policies.compass.packing import packed_items
 from control.policies.compass.schedule.instance import Candidate, Instance, Tier
 from control.policies.compass.schedule.scheduling import Schedule
 from control.policies.compass.search.search_step import cheapest_first
@@ -139,7 +139,7 @@ def _seconds(path: Path, session: str, what: str, text: str) -> float:
         raise PipelineError(f"{path}: {named}") from error
 
 
-def planned(
+def planned_sessions(
     file: PipelineFile, sessions: tuple[Listed, ...], truth: RecordedTruth, gpus: str
 ) -> PlannedSessions:
     """Search the plans of sessions over a recording; raises ``PlanError``.
@@ -193,12 +193,14 @@ def as_json(planned: PlannedSessions, made: Schedule) -> dict[str, Any]:
             if at is not None
         ],
         "refused": [
-            {"session": each.id, "why": refusal(planned, each)} for each, at in chosen if at is None
+            {"session": each.id, "why": unserved_reason(planned, each)}
+            for each, at in chosen
+            if at is None
         ],
     }
 
 
-def refusal(planned: PlannedSessions, session: Listed) -> str:
+def unserved_reason(planned: PlannedSessions, session: Listed) -> str:
     """Return why a session is not served."""
     return planned.reasons.get(session.objectives, "no devices are left for any of its plans")
 
@@ -225,7 +227,7 @@ def devices_of(
                 items.setdefault(shared, []).append((session, task, quarters))
     used: Counter[str] = Counter()  # devices, by tier
     for (tier, _), wanted in items.items():
-        placed = place([quarters for _, _, quarters in wanted])
+        placed = packed_items([quarters for _, _, quarters in wanted])
         for (session, task, _), number in zip(wanted, placed.gpu, strict=True):
             found[session, task] = f"{tier}-{used[tier] + number}"
         used[tier] += len(placed.free)
@@ -257,7 +259,7 @@ def as_text(planned: PlannedSessions, made: Schedule) -> str:
     lines = []
     for each, at in zip(planned.sessions, made.plans, strict=True):
         if at is None:
-            lines.append(f"  {each.id}: not served: {refusal(planned, each)}")
+            lines.append(f"  {each.id}: not served: {unserved_reason(planned, each)}")
             continue
         plan = planned.plans[each.objectives][at]
         where = ", ".join(f"{s} on {plan.tiers[task]}" for task, s in plan.settings.items())

@@ -12,14 +12,19 @@ from typing import Any
 from control.policies import policy_named, spec_of
 from control.policies.option_fields import DISPERSION, VIOLATION
 from control.policies.ramsis.table_builder import TableProblem
-from control.policies.ramsis.table_leases import alike, check_memory, queue_workers, runs
+from control.policies.ramsis.table_leases import (
+    check_models_fit,
+    models_of_kind,
+    queue_workers,
+    run_lengths,
+)
 from control.policies.ramsis.tables import (
     Ask,
     Options,
     SelectionPlan,
-    described,
     options_for,
     setting_for,
+    table_plan_json,
 )
 from control.policies.solvers import TABLE, solve
 from control.problem.problem import PlanError, SelectionError
@@ -27,8 +32,9 @@ from headrace.config.cluster_cost import cost_columns, cost_of, cost_text, price
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
-from headrace.planning.dry_run import PlanRequest, spent
+from headrace.planning.dry_run import PlanRequest
 from schemas.pipeline import Policy
+from streams.cpu_seconds import spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +59,7 @@ def selects(file: PipelineFile, asked: PlanRequest) -> bool:
     return policy is not None and bool(spec_of(policy.kind).choose)
 
 
-def tables(
+def planned_tables(
     file: PipelineFile, asked: PlanRequest, violation: float | None = None
 ) -> Iterator[Made]:
     """Yield a table for each demand, in order: the most accurate within ``violation`` if given.
@@ -102,7 +108,7 @@ def as_json(made: Made, decisions: bool) -> dict[str, Any]:
     """Return one line of ``headrace plan --json``; ``decisions`` adds the table."""
     seconds, wall = round(made.cpu_s, 6), round(made.wall_s, 6)
     return {
-        **described(made.policy, made.plan, seconds, wall, decisions),
+        **table_plan_json(made.policy, made.plan, seconds, wall, decisions),
         **cost_columns(made.usd_per_h, made.plan.table.qps),
     }
 
@@ -167,13 +173,13 @@ def _ask(file: PipelineFile, asked: PlanRequest, named: Policy, options: Options
     profile, task, workers = planning_profile(file), pipeline.root, asked.devices or count
     slo_s = pipeline.slo_s if asked.slo_s is None else asked.slo_s
     ask = Ask(
-        models=alike(profile, task, (device,), named),
+        models=models_of_kind(profile, task, (device,), named),
         slo_s=min((slo_s, *pipeline.slo_classes.values())),
         workers=queue_workers(pipeline, named, min(workers, task.most or workers)),
         qps=0.0,
         dispersion=DISPERSION.of(named),
-        runs=runs(pipeline, named),
+        runs=run_lengths(pipeline, named),
     )
     memory = dict(file.cluster.memory)
-    check_memory(profile, task.name, (device,), memory, setting_for(options, ask))
+    check_models_fit(profile, task.name, (device,), memory, setting_for(options, ask))
     return ask

@@ -30,7 +30,7 @@ from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_memory_known, check_place
-from headrace.profiling.variant_process import Job, NotOnThisDevice, measured
+from headrace.profiling.variant_process import Job, NotOnThisDevice, measured_entry
 from operators.models.libraries import cuda_index, library
 from profiles.measure import Repeats, default_batches, time_left_s
 from profiles.measurements import Entry, ProfileError
@@ -115,7 +115,7 @@ def profile(
     origin["load_average"] = {"before": load_before, "after": load_average()}
     origin["left_out"] = left_out
     table = ProfileTable(file.pipeline.name, tuple(entries), origin)
-    written(table, out)
+    write_profile(table, out)
     return table
 
 
@@ -139,14 +139,14 @@ def _measured(
 
         beside = companions(job.device, devices, file.cluster, cores(), busy)
         try:
-            entries.append(measured(job, beside, doing))
+            entries.append(measured_entry(job, beside, doing))
         except NotOnThisDevice as error:
             left_out[job.name] = str(error)
     progress(ProfilingStep(ends[-1], ends[-1], "done"))
     return entries, left_out
 
 
-def written(table: ProfileTable, out: Path) -> None:
+def write_profile(table: ProfileTable, out: Path) -> None:
     """Write a profile atomically."""
     partial = out.with_name(f".{out.name}.partial")
     partial.write_text(profile_text(table), encoding="utf-8")
@@ -264,7 +264,7 @@ def machine_facts() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": cores(),
         "python": platform.python_version(),
-        "versions": versions(),
+        "versions": library_versions(),
     }
 
 
@@ -273,7 +273,7 @@ def load_average() -> float | None:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """Return the version of each installed model library."""
     found = {}
     for name in LIBRARIES:
@@ -290,7 +290,7 @@ def line(step: ProfilingStep, elapsed_s: float) -> str:
 
 
 @contextlib.contextmanager
-def shown(stream: TextIO) -> Iterator[Progress]:
+def progress_on(stream: TextIO) -> Iterator[Progress]:
     """Yield a progress function that writes to the stream: a bar on a terminal, else lines."""
     if not stream.isatty():
         began = time.monotonic()

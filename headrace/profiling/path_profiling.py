@@ -30,9 +30,14 @@ from headrace.profiling.device_profiling import (
     Progress,
     machine_facts,
     real_devices,
-    written,
+    write_profile,
 )
-from headrace.profiling.variant_process import Mouth, in_a_process, loaded, predicted
+from headrace.profiling.variant_process import (
+    Mouth,
+    in_a_process,
+    loaded_operator,
+    predicted_outputs,
+)
 from operators.join import as_list
 from profiles.measure import items_for
 from profiles.measurements import PathAccuracy, ProfileError
@@ -87,7 +92,7 @@ def profile_paths(
     progress(ProfilingStep(total, total, "done"))
     origin = {**table.provenance, "paths": _provenance(job)}
     table = replace(table, paths=found, provenance=origin)
-    written(table, out)
+    write_profile(table, out)
     return table
 
 
@@ -166,8 +171,8 @@ def _measure(job: PathJob, mouth: Mouth) -> None:
         if variant.key not in operators:
             operators.clear()  # one model at a time, also of those that hold cycles
             gc.collect()
-            operators[variant.key] = loaded(job.file, variant, job.device)
-        return predicted(operators[variant.key], inputs, variant.batch)
+            operators[variant.key] = loaded_operator(job.file, variant, job.device)
+        return predicted_outputs(operators[variant.key], inputs, variant.batch)
 
     score = judge(job.file)
     mouth.say(

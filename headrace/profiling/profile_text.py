@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.profiling.device_profiling import ProfilingOptions, default_out, shown
+from headrace.profiling.device_profiling import ProfilingOptions, default_out, progress_on
 from headrace.profiling.device_profiling import profile as measure
 from profiles.path_accuracy import gap_text, path_gap
 from profiles.profile_table import ProfileTable
 
 
-def profiled(
+def written_profile(
     file: PipelineFile, devices: Sequence[str], out: Path | None, settings: ProfilingOptions
 ) -> tuple[Path, ProfileTable]:
     """Measure every variant; return the path of the written profile and the profile."""
     out = out or default_out(file, devices)
-    with shown(sys.stderr) as step:
+    with progress_on(sys.stderr) as step:
         return out, measure(file, devices, out, settings, step)
 
 
@@ -29,7 +29,7 @@ def profiled_paths(
     from headrace.profiling.path_profiling import profile_paths
 
     out = out or default_out(file, devices)
-    with shown(sys.stderr) as step:
+    with progress_on(sys.stderr) as step:
         return out, profile_paths(file, devices, out, settings, step)
 
 
@@ -60,7 +60,7 @@ def paths_text(table: ProfileTable) -> str:
     return "\n".join([*lines, *([gap_text(gap)] if gap else [])])
 
 
-def table_text(table: ProfileTable) -> str:
+def profile_summary(table: ProfileTable) -> str:
     """Return a line per variant and device: accuracy, median latency at the smallest and largest
     batch, load time; then one per variant that does not run on a device."""
     lines = []

@@ -29,7 +29,7 @@ from headrace.profiling.device_check import check_devices
 from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.roles.profiling.samples import Samples
-from operators.calls.user_frames import sentence
+from operators.calls.user_frames import error_sentence
 from operators.join import as_list
 from operators.profiler import Profiler, Sample
 from schemas.records import Value
@@ -174,7 +174,7 @@ class _Here:
                     raise each
         except (Exception, SystemExit) as error:
             setting = self._sessions.setting(task, c)
-            raise Unsuccessful(f"{setting} fails here: {sentence(error)}") from error
+            raise Unsuccessful(f"{setting} fails here: {error_sentence(error)}") from error
         return outputs, seconds
 
 

@@ -79,7 +79,7 @@ class _Trouble:
     device: bool = False  # the operator does not run on the device
 
 
-def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> Entry:
+def measured_entry(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> Entry:
     """Measure one job in its own process, with companions on the devices ``beside``.
 
     Raises ``NotOnThisDevice``, and ``PipelineError`` if the job fails in another way.
@@ -195,7 +195,7 @@ class Mouth:
 
 def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
     """Run the variant at the batch size in ``pace`` until killed or orphaned."""
-    operator = loaded(job.file, job.variant, device)
+    operator = loaded_operator(job.file, job.variant, device)
     inputs, _ = sample(job, 2 * max(job.batches))
     run = runner(job, operator, inputs)
     run(1)
@@ -214,7 +214,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     mouth.doing(f"{job.name}, load and accuracy")
     host = job.file.cluster.host_device(device)
     free_bytes = gpu_free_bytes(host)
-    operator, load_bytes = grown(lambda: loaded(job.file, job.variant, device))
+    operator, load_bytes = grown(lambda: loaded_operator(job.file, job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
     memory_bytes = load_bytes + batch_bytes
@@ -223,7 +223,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     del operator  # a device has room for one model above half its memory
     gc.collect()
     operator, load_s = _reloaded(job)
-    outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
+    outputs = predicted_outputs(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
     scores = [judge(job.task.name, out, t) for out, t in zip(outputs, truths, strict=True)]
 
@@ -259,11 +259,11 @@ def _reloaded(job: Job) -> tuple[Any, float]:
     """Return the operator of a second load in this process, and the load's seconds: the cost of a
     change of variant."""
     began = time.perf_counter()
-    operator = loaded(job.file, job.variant, job.device)
+    operator = loaded_operator(job.file, job.variant, job.device)
     return operator, round(time.perf_counter() - began, 6)
 
 
-def loaded(file: PipelineFile, variant: Variant, device: str) -> Any:
+def loaded_operator(file: PipelineFile, variant: Variant, device: str) -> Any:
     """Return the variant's operator, loaded on a device or type; it keeps to the type's share."""
     operator: Any = load_operator(variant)
     operator.load(file.cluster.host_device(device))
@@ -310,7 +310,7 @@ def _sized_items(job: Job) -> dict[int, Iterator[Any]]:
     return {size: itertools.cycle(items) for size, items in made.items() if items}
 
 
-def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
+def predicted_outputs(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
     """Return the operator's outputs for all inputs; raise ``ProfileError`` if it refuses one."""
     outputs: list[Any] = []
     for at in range(0, len(inputs), batch):

@@ -25,7 +25,7 @@ from headrace.results.variant_outcomes import (
     ExpectedAccuracy,
     VariantOutcomes,
     by_variant,
-    expected_accuracy,
+    profiled_accuracy,
 )
 from headrace.roles.profile_lookups import accuracies
 from operators.scoring.scorer import exact_match
@@ -86,9 +86,9 @@ def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: f
 
     Raises ``Unsuccessful`` if none was answered, ``BrokerError`` if topics cannot be read.
     """
-    from headrace.client.formats import reader_of
+    from headrace.client.formats import answer_reader
     from headrace.client.newest_records import newest_first
-    from headrace.client.topic_clients import plans
+    from headrace.client.topic_clients import retained_plans
     from headrace.terminal import waiting
     from schemas.effects import RESULTS
     from streams.topics import physical
@@ -96,8 +96,10 @@ def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: f
     topic = physical(file.pipeline.name, RESULTS)
     with waiting(f"reading {topic}"):
         stretches = newest_first(kafka, topic)
-        answers = answers_between(stretches, reader_of(file.pipeline), now - seconds, now + AHEAD_S)
-        history = plans(kafka, file.pipeline.name)
+        answers = answers_between(
+            stretches, answer_reader(file.pipeline), now - seconds, now + AHEAD_S
+        )
+        history = retained_plans(kafka, file.pipeline.name)
     if not answers:
         raise Unsuccessful(
             f"no query of {file.pipeline.name!r} was answered in the last {seconds:g} s; send some "
@@ -174,7 +176,7 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
         certificate=certificate,
         stale=stale(certificate, file) if certificate else (),
         variants=by_variant(answers),
-        expected=expected_accuracy(answers, profile),
+        expected=profiled_accuracy(answers, profile),
     )
 
 

@@ -5,9 +5,9 @@ from html import escape
 
 from headrace.cells import columns, decimal, local_time, percent
 from headrace.config.cluster_cost import run_costs
-from headrace.fidelity.certificate_text import text as certificate_text
+from headrace.fidelity.certificate_text import certificate_text
 from headrace.html.page import number, page, section, setting, table, text
-from headrace.html.time_series_page import given_up, latencies, over_time
+from headrace.html.time_series_page import given_up_table, latencies, over_time
 from headrace.report.live_report import LiveReport
 from headrace.results.label_accuracy import NO_CLASS
 from profiles.path_accuracy import gap_text
@@ -36,7 +36,7 @@ def report_page(made: LiveReport) -> str:
         *_measured_section(made),
         *over_time(named, f"seconds since {local_time(made.first_s)}"),
         latencies(named, made.file.pipeline.slo_s),
-        given_up(named),
+        given_up_table(named),
         *_certificate(made),
     ]
     return page(f"{made.file.pipeline.name}, live", _lead(made), body, setting())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from control.estimation.accuracy.accuracy_drift import sums_of
-from control.estimation.accuracy.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.accuracy_sums import AccuracySums, merged_sums
 from operators.outcomes import outcome_of
 from operators.scoring.score_sums import RowKey, hour
 from operators.scoring.scorer import Judge, path_of, score
@@ -87,7 +87,7 @@ def _name(key: str | float, at: int) -> str:
 
 
 def _figure(name: str, parts: Iterable[AccuracySums]) -> AccuracyFigure:
-    sums = total(parts)
+    sums = merged_sums(parts)
     low, high = sums.interval()
     return AccuracyFigure(
         name=name, queries=sums.queries, accuracy=sums.accuracy or 0.0, low=low, high=high

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from control.estimation.accuracy.accuracy_drift import sums_of
-from control.estimation.accuracy.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.accuracy_sums import AccuracySums, merged_sums
 from control.estimation.accuracy.shadow_accuracy import ShadowAccuracy, shadow_accuracy
 from headrace.cells import percent
 from schemas.records import AccuracyRow
@@ -29,7 +29,7 @@ def shadow_figures(rows: Iterable[AccuracyRow]) -> tuple[ShadowFigure, ...]:
         expected[row.reference] = row.reference_accuracy
     made = []
     for (path, reference), parts in sorted(groups.items()):
-        sums = total(parts)
+        sums = merged_sums(parts)
         found = shadow_accuracy(sums, expected[reference])
         if found is not None:
             made.append(

@@ -82,7 +82,7 @@ class ExpectedAccuracy:
         }
 
 
-def expected_accuracy(answers: Iterable[Answer], table: ProfileTable) -> ExpectedAccuracy | None:
+def profiled_accuracy(answers: Iterable[Answer], table: ProfileTable) -> ExpectedAccuracy | None:
     """Return the accuracy that the profile predicts for the answered queries among these; None
     without measured paths."""
     gap = path_gap(table)

@@ -29,7 +29,7 @@ NAMES, NUMBER = 18, 9  # characters
 SMALLEST_BAR = 10
 
 
-def view(story: Explained, pipeline: str, width: int) -> list[Text]:
+def waterfall_lines(story: Explained, pipeline: str, width: int) -> list[Text]:
     """Return the lines to print, at most ``width`` characters each if ``width`` is 60 or more."""
     return [
         *_head(story.answer, pipeline, width),

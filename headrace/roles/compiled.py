@@ -34,7 +34,7 @@ def outdated(root: Path) -> list[str]:
     return found
 
 
-def check(root: Path) -> None:
+def check_compiled(root: Path) -> None:
     """Raise ``ImportError``, with the remedy, if a compiled module is older than its source."""
     if found := outdated(root):
         raise ImportError(

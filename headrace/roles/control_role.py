@@ -42,11 +42,11 @@ def run_control(
     rentable: "Rentable | None" = None,
 ) -> None:
     """Run the control app until SIGTERM or SIGINT."""
-    from streams.control_app.app import run  # simulations do without Faust
+    from streams.control_app.app import run_control_app  # simulations do without Faust
 
     fresh = controller_maker(file, rentable)
     tune_heap()
     with observed("control", file.pipeline, logs, prices=prices(file.cluster)) as observers:
-        run(
+        run_control_app(
             file.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()
         )  # fmt: skip

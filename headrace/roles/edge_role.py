@@ -29,7 +29,7 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
-from headrace.roles.workers.worker_role import LEAVE_S, attach, preload_operators, workers
+from headrace.roles.workers.worker_role import LEAVE_S, attach, preload_operators, worker_nodes
 from operators.edge.edge_nodes import edge_nodes
 from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
@@ -145,7 +145,7 @@ def run_edge_ingress(
         name, pipeline, mine, incarnation=incarnation, share=share.part(seen.partitions),
         places=places, split=load_split(pipeline),
     )  # fmt: skip
-    beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
+    beside = worker_nodes(file, devices, tier.name, incarnation, profile, journals, links)
     nodes = edge_nodes(ingress, name, places, beside, pipeline, edge.session)
     follow_link_file(links, pipeline.name)
     with (

@@ -22,7 +22,7 @@ from headrace.config.sizes_file import size_distribution
 from headrace.roles.heap import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
-from headrace.simulation.overrides import Devices, changed, known_classes
+from headrace.simulation.overrides import Devices, known_classes, overridden
 from headrace.simulation.run_input import Run, devices
 from headrace.simulation.simulation_run import Advance as Sent
 from headrace.simulation.simulation_run import simulated
@@ -116,7 +116,7 @@ def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
 
     Raises ``PipelineError``, ``ArrivalsError`` or ``click.UsageError`` before anything has run.
     """
-    file = changed(file, asked.devices, asked.slo_s, asked.share)
+    file = overridden(file, asked.devices, asked.slo_s, asked.share)
     policies = distinct("policy", asked.policies or (file.pipeline.policy,))
     seeds = distinct("seed", asked.seeds or (0,))
     file = with_policies(file, policies)
@@ -143,7 +143,7 @@ def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
     ]
 
 
-def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
+def played_rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
     """Play all runs; return their rows, in order. ``trace`` is a file for the trace of one run."""
     if trace is None:
         return on_all_cores(_row, asked, "simulating")
@@ -258,7 +258,7 @@ _SWEPT = (
 )  # fmt: skip
 
 
-def table_text(found: Sequence[Row]) -> str:
+def rows_text(found: Sequence[Row]) -> str:
     """Return the rows as a text table, with a column in front for each swept value."""
     shown = (*(each for each in _SWEPT if found and each[0] in found[0]), *_COLUMNS)
     lines = [[head for _, head, _ in shown]]

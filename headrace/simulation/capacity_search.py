@@ -29,10 +29,10 @@ from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import (
     MixRequest,
     Simulate,
-    check_sizes,
-    deployed,
+    check_largest_size,
     ranking_policy,
     with_mix,
+    with_workers,
 )
 from headrace.roles.dispatching import per_query
 from headrace.roles.heap import collect_seldom
@@ -274,7 +274,7 @@ def mix_simulator(file: PipelineFile, asked: MixRequest) -> Simulate:
             )
             for mix, bound_qps in mixes
         ]  # fmt: skip
-        return [found.best.qps if found.best else 0.0 for found in searched(wanted)]
+        return [found.best.qps if found.best else 0.0 for found in searched_capacities(wanted)]
 
     return carried
 
@@ -289,7 +289,7 @@ def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest
     file = with_policies(file, policies)
     for policy in policies:
         _check_serves_queries(file, policy)
-    file = with_mix(file, dict(asked.mix)) if asked.mix else deployed(file)
+    file = with_mix(file, dict(asked.mix)) if asked.mix else with_workers(file)
     sizes = _sizes(file, asked.sizes)
     return [
         CapacityRequest(
@@ -306,7 +306,7 @@ def _sizes(file: PipelineFile, named: Path | None) -> SizeDistribution | None:
     if file.pipeline.size is None:
         return None
     sizes, source = read_sizes(file, named)
-    check_sizes(sizes, source, file.pipeline.size.largest)
+    check_largest_size(sizes, source, file.pipeline.size.largest)
     return sizes
 
 
@@ -319,7 +319,7 @@ def _check_serves_queries(file: PipelineFile, name: str) -> None:
         )
 
 
-def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
+def searched_capacities(asked: Sequence[CapacityRequest]) -> list[Capacity]:
     """Return the capacities, in order, searched in parallel on all cores."""
     with counting("searching capacity", len(asked)) as advance:
         if len(asked) == 1:

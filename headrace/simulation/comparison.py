@@ -91,7 +91,7 @@ def compared(wanted: Sequence[Run], names: Sequence[str]) -> Comparison:
     """
     found = None
     if NAME in names and all(run.policy != NAME for run in wanted):
-        found = search(wanted[0], searched)
+        found = search(wanted[0], played_search)
         wanted = _with_best(wanted, names, found)
     played = on_all_cores(play, wanted, "comparing")
     by_policy: dict[str, tuple[Played, ...]] = {}
@@ -126,7 +126,7 @@ def play(run: Run, advance: Advance) -> Played:
     return Played(ended.as_json(run), recorders[0].recording(ended.first_s, ended.last_s))
 
 
-def searched(asked: Sequence[Run]) -> list[Row]:
+def played_search(asked: Sequence[Run]) -> list[Row]:
     """Play the runs of the search for static-best; return their rows."""
     return on_all_cores(_row, asked, f"searching {NAME}")
 

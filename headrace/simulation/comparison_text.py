@@ -30,7 +30,7 @@ def comparison_text(made: Comparison) -> str:
     if len(made.runs) > 1:
         head = f"against {made.against}"
         parts += ["", _table(made, made.difference, head, True)]
-    return "\n".join([*parts, "", *notes(made)])
+    return "\n".join([*parts, "", *comparison_notes(made)])
 
 
 def sweep_text(found: Sequence[tuple[Label, Comparison]]) -> str:
@@ -67,7 +67,7 @@ def figure_text(
     return text + unit
 
 
-def notes(made: Comparison) -> list[str]:
+def comparison_notes(made: Comparison) -> list[str]:
     """Return the notes on the figures: seeds, interval, warm-up, the choice of static-best."""
     count = len(made.seeds)
     if count == 1:

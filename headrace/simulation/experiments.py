@@ -18,16 +18,16 @@ from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import ArrivalsError, Unfeasible
-from headrace.planning.dry_run import PlanRequest, as_json, plans
+from headrace.planning.dry_run import PlanRequest, as_json, dry_run_plans
 from headrace.simulation import comparison
-from headrace.simulation.batch_runs import Row, SimulationRequest, of_all, on_all_cores, rows
-from headrace.simulation.capacity_search import CapacityOptions, requests, searched
+from headrace.simulation.batch_runs import Row, SimulationRequest, of_all, on_all_cores, played_rows
+from headrace.simulation.capacity_search import CapacityOptions, requests, searched_capacities
 from headrace.simulation.comparison import FIGURES, Comparison
 from headrace.simulation.comparison import as_json as as_document
 from headrace.simulation.run_details import Details, detailed
 from headrace.simulation.run_input import Run
 from headrace.simulation.sweep import Label, Sweep, labelled, points, swept
-from headrace.simulation.world_file import chosen
+from headrace.simulation.world_file import chosen_world
 
 __all__ = [
     "capacity", "compare", "plannable_demand", "simulate", "simulated_queries",
@@ -54,7 +54,7 @@ def simulate(file: Source, **asked: Any) -> list[Row]:
     Raises ``PipelineError``, ``ArrivalsError`` or ``PlanError``.
     """
     labels, wanted = _swept(file, asked)
-    return labelled(labels, rows(wanted))
+    return labelled(labels, played_rows(wanted))
 
 
 def simulated_queries(file: Source, **asked: Any) -> list[Row]:
@@ -84,7 +84,7 @@ def compare(file: Source, **asked: Any) -> list[Row]:
     difference_low, difference_high from the first policy, paired by seed.
     """
     read = _read(file)
-    found = compared(read, *_simulation(read, asked))
+    found = compared_points(read, *_simulation(read, asked))
     return of_all([label for label, _ in found], [_compared(made) for _, made in found])
 
 
@@ -109,7 +109,7 @@ def capacity(file: Source, **asked: Any) -> list[Row]:
     Raises ``PipelineError`` or ``PlanError``.
     """
     options = _request(CapacityOptions, asked)
-    return [found.as_json() for found in searched(requests(_read(file), options))]
+    return [found.as_json() for found in searched_capacities(requests(_read(file), options))]
 
 
 def plannable_demand(
@@ -140,7 +140,7 @@ def plannable_demand(
 def _plannable(file: PipelineFile, policy: str, devices: int | None, slo_s: float | None) -> Row:
     def planned(demand_qps: float) -> Mapping[str, Any]:
         asked = PlanRequest(demands_qps=(demand_qps,), policy=policy, devices=devices, slo_s=slo_s)
-        return next(as_json(each) for each in plans(file, asked))
+        return next(as_json(each) for each in dry_run_plans(file, asked))
 
     best: Mapping[str, Any] = {"feasible": False}
     low, high = 0.0, 1.0
@@ -203,7 +203,7 @@ def _simulation(file: PipelineFile, asked: Mapping[str, Any]) -> tuple[Simulatio
         path = isinstance(times, (str, Path))
         times = Path(times) if path else Recorded(_ascending(times))
     named = asked.get("world")
-    world = chosen(file, None if named is None else str(named)).world
+    world = chosen_world(file, None if named is None else str(named)).world
     lists = {name: asked[name] for name in _SWEPT if isinstance(asked.get(name), (list, tuple))}
     one = {name: value for name, value in asked.items() if name not in lists}
     request = _request(SimulationRequest, {**one, "arrivals": times, "world": world})
@@ -228,7 +228,7 @@ def _ascending(times: Sequence[float]) -> Times:
     return found
 
 
-def compared(
+def compared_points(
     file: PipelineFile, asked: SimulationRequest, sweep: Sweep
 ) -> list[tuple[Label, Comparison]]:
     """Compare the policies at every point; raises as ``comparison.compare`` does."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from headrace.arrivals.arrival_processes import Times
-from headrace.config.yaml_source import Place, Source, nearest, read_source
+from headrace.config.yaml_source import Place, Source, read_source, suggestion
 from headrace.errors import PipelineError
 from schemas.durations import duration
 
@@ -108,7 +108,7 @@ def _fault(source: Source, at: int, devices: Sequence[str]) -> Fault:
     for key in row:
         if key not in _KEYS[kind]:
             raise source.error(
-                (at, key), f"a {kind} has no {key!r}; {nearest(key, list(_KEYS[kind]))}"
+                (at, key), f"a {kind} has no {key!r}; {suggestion(key, list(_KEYS[kind]))}"
             )
     for key in _KEYS[kind]:
         if key not in row and key not in _OPTIONAL.get(kind, ()):

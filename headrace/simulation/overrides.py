@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from headrace.config.field_types import is_device
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.yaml_source import nearest
+from headrace.config.yaml_source import suggestion
 from headrace.errors import PipelineError
 
 Devices = int | Mapping[str, int] | None
 
 
-def changed(
+def overridden(
     file: PipelineFile,
     devices: Devices = None,
     slo_s: float | None = None,
@@ -48,7 +48,7 @@ def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple
     known = [*dict(there), *(each.name for each in file.cluster.types)]
     for name, count in devices.items():
         if name not in known and not is_device(name):
-            raise PipelineError(f"{name!r} is no device; {nearest(name, known)}")
+            raise PipelineError(f"{name!r} is no device; {suggestion(name, known)}")
         if count < 1:
             raise PipelineError(f"{count} devices {name!r} serve nothing; name 1 or more")
     return tuple((name, count * file.cluster.tasks_per_device) for name, count in devices.items())
@@ -81,7 +81,7 @@ def known_classes(
     return classes
 
 
-def parsed(text: str) -> int | dict[str, int]:
+def parsed_devices(text: str) -> int | dict[str, int]:
     """Parse devices written as "8" or "cpu=4,cuda:0=2"; raise ``PipelineError`` for other text."""
     try:
         if "=" not in text:

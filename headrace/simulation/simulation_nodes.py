@@ -4,8 +4,6 @@ The nodes are those that run live. Solves are synchronous; their virtual duratio
 usual one or the run's own, at most its policy's deadline (``solve_within``).
 """
 
-import resource
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from control.controller.controller import Controller
-from control.policies.solvers import TABLE, cut, solve, virtual_s, within_s
+from control.policies.solvers import TABLE, cut, solve, solve_limit_s, virtual_s
 from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatchers
@@ -39,6 +37,7 @@ from operators.serving.worker import Worker
 from profiles.profile_table import ProfileTable
 from schemas.effects import QUERIES, Failed, Solve, Solved
 from streams.control_app.host import ControlHost
+from streams.cpu_seconds import cpu_seconds
 from streams.simulated.delays import (
     ANY_SIZE,
     Delay,
@@ -46,9 +45,9 @@ from streams.simulated.delays import (
     RecordedQueries,
     as_seen,
     beside,
+    constant_delays,
     drawn,
     replayed,
-    steady,
 )
 from streams.simulated.simulated_driver import BatchLatency
 from streams.simulated.world import Occupancy, rate_of
@@ -75,7 +74,7 @@ class VirtualSolver:
         seconds = self._seconds
         if seconds is None:
             seconds = virtual_s(effect.solver) / self._dilate
-        deadline_s = within_s(effect.problem)
+        deadline_s = solve_limit_s(effect.problem)
         if seconds > deadline_s:
             effect = Solve(effect.job, effect.solver, cut(effect.problem, seconds))
             seconds = deadline_s
@@ -260,7 +259,7 @@ class SimulatedNodes:
         """Return the delays of broker and machine."""
         rng = np.random.default_rng([self.run.seed, 1])
         if not self.run.hops:
-            return steady(0.0)
+            return constant_delays(0.0)
         if self.run.replay is not None:
             return as_seen(self.run.replay, rng, self.run.dilate, self._recorded)
         if self.machine.world is None:
@@ -274,9 +273,3 @@ class SimulatedNodes:
         """Return the moment of the recorded trace that represents now."""
         assert self.run.replay is not None
         return beside(self._since_s(), self.run.replay.seconds)
-
-
-def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its ended children."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime

@@ -32,11 +32,12 @@ from headrace.simulation.faults import (
 )
 from headrace.simulation.rented_fleet import LEAVE_S, RentedFleet
 from headrace.simulation.run_input import Run, queries, stamped
-from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver, cpu_seconds
+from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver
 from headrace.simulation.warm_start import GivenPlan, filed
 from headrace.status.readiness import Readiness
 from schemas.effects import QUERIES, Arrived, Effect, Event, Observer, Send
 from streams.control_app.host import RESTORED, ControlHost
+from streams.cpu_seconds import cpu_seconds
 from streams.observers.run_metrics import RunMetrics
 from streams.simulated.simulated_driver import Simulated
 from streams.simulated.world import rate_of

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from control.checks.allocation_check import items_per_s, rate
+from control.checks.allocation_check import device_rate, items_per_s
 from control.policies import POLICIES, fixed_policies, policy_named
 from control.policies.loki.allocate import allocate
 from control.policies.static import divide
@@ -156,7 +156,7 @@ def fixed(plan: Allocation, asked: Problem, name: str) -> Policy:
 
 def _on_all_devices(plan: Allocation, asked: Problem) -> dict[str, int]:
     items = {key: each for (key, _), each in items_per_s(plan, asked).items()}
-    loads = {r.key: items.get(r.key, 0.0) / rate(asked, r) for r in plan.replicas}
+    loads = {r.key: items.get(r.key, 0.0) / device_rate(asked, r) for r in plan.replicas}
     slots = {task.name: task.slots for task in asked.pipeline.tasks}
     counts = {each.key: each.count for each in plan.replicas}
     caps = {each.key: slots[each.task] for each in plan.replicas}

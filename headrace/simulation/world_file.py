@@ -74,7 +74,7 @@ class ChosenWorld:
         return None if self.calibration is None else self.calibration.world
 
 
-def place(file: Path) -> Path:
+def world_path(file: Path) -> Path:
     """Return the path of a pipeline file's calibration."""
     return file.with_name(file.stem + SUFFIX)
 
@@ -96,7 +96,9 @@ def read(path: Path) -> Calibration:
         ) from error
 
 
-def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) -> ChosenWorld:
+def chosen_world(
+    file: PipelineFile, option: str | None, now: datetime | None = None
+) -> ChosenWorld:
     """Return the world of the option ``--world``: a path, "none", or None for the one beside the
     file if it fits.
 
@@ -105,7 +107,7 @@ def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) 
     """
     if option == NONE:
         return ChosenWorld(calibration=None, sentence="built-in figures for hops and batches")
-    path = place(file.path) if option is None else Path(option)
+    path = world_path(file.path) if option is None else Path(option)
     remedy = f"`headrace calibrate {file.path.name}` measures this machine"
     if option is None and not path.exists():
         sentence = f"built-in figures for hops and batches: {path.name} not found; {remedy}"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from control.estimation.accuracy.accuracy_drift import Measured, drifted
-from headrace.client.plan_order import later
+from control.estimation.accuracy.accuracy_drift import Measured, drifted_paths
+from headrace.client.plan_order import supersedes
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
 from headrace.results.shadow_figures import ShadowFigure, shadow_figures
@@ -150,7 +150,7 @@ class Board:
         """Add plans and reports of the pipeline; ignore other records."""
         for record in records:
             if isinstance(record, Plan) and record.pipeline == self.pipeline:
-                if later(self.plan, record):
+                if supersedes(self.plan, record):
                     self.plan = record
             elif isinstance(record, MeasuredAccuracy) and record.pipeline == self.pipeline:
                 self.measured = record
@@ -266,7 +266,7 @@ def _with_labels(found: Snapshot, measured: MeasuredAccuracy | None) -> Snapshot
         labels=dict(measured.counts),
         label_trouble=measured.trouble,
         shadows=shadow_figures(measured.shadows),
-        drifted=drifted(measured.recent),
+        drifted=drifted_paths(measured.recent),
     )
 
 

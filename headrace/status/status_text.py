@@ -86,14 +86,14 @@ def _measured(snapshot: Snapshot) -> list[str]:
     if snapshot.measured is not None:
         classes = snapshot.measured.classes if len(snapshot.measured.classes) > 1 else ()
         figures = (snapshot.measured.overall, *classes, *snapshot.measured.paths)
-        lines = [f"measured accuracy: {'; '.join(map(figure_text, figures))}"]
+        lines = [f"measured accuracy: {'; '.join(map(accuracy_text, figures))}"]
     unused = [f"{count:,} {name}" for name, count in snapshot.labels.items()
               if count and name in ("repeated", "unreadable", "failed", "unmatched")]  # fmt: skip
     lines += [f"by shadows: {shadow_text(each)}" for each in snapshot.shadows]
     return [*lines, *([f"labels not counted: {', '.join(unused)}"] if unused else [])]
 
 
-def figure_text(figure: AccuracyFigure) -> str:
+def accuracy_text(figure: AccuracyFigure) -> str:
     """Return a measured accuracy as text, in per cent with its interval."""
     return (
         f"{figure.name} {percent(figure.accuracy, 2)} ({percent(figure.low, 2)} to "

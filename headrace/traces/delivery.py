@@ -20,7 +20,7 @@ FIRST_WAIT_S, MOST_WAIT_S = 1.0, 16.0
 LONGEST_S = 3600.0  # of the waits that a collector may ask for
 
 
-def wait_s(attempt: int, after_s: float | None, chance: float) -> float:
+def backoff_s(attempt: int, after_s: float | None, chance: float) -> float:
     """Return the seconds before another attempt, after ``attempt`` (from 0) has failed.
 
     ``after_s`` is the collector's ``Retry-After``, ``chance`` in [0, 1) the jitter.
@@ -87,7 +87,7 @@ class Delivery:
             )
 
     def _refused(self, error: NotTaken, attempt: int) -> None:
-        waits_s = wait_s(attempt, error.after_s, self._chance())
+        waits_s = backoff_s(attempt, error.after_s, self._chance())
         self._next_s = self._clock() + waits_s
         self._why = str(error)
         if waits_s > GIVE_UP_S:

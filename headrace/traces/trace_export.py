@@ -12,7 +12,7 @@ from functools import partial
 
 from confluent_kafka import Message
 
-from headrace.client.formats import Read, reader_of
+from headrace.client.formats import Read, answer_reader
 from headrace.client.topic_clients import Tail
 from headrace.traces import otlp
 from headrace.traces.answer_spans import spans_of
@@ -84,7 +84,7 @@ class TraceExport:
         ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises
         ``BrokerError`` if the topics cannot be read.
         """
-        read = reader_of(self._pipeline)
+        read = answer_reader(self._pipeline)
         with closing(Tail(kafka, physical(self._pipeline.name, RESULTS), since_s)) as results:
             self.follow(lambda: traced_answers(results.messages(TURN_S), read))
 

@@ -21,7 +21,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def kept(array: np.ndarray) -> np.ndarray:
+def immutable(array: np.ndarray) -> np.ndarray:
     """Return a read-only array that nobody changes: the array of a record, a copy of any other."""
     base: Any = array
     while isinstance(base, np.ndarray):

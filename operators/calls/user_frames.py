@@ -37,7 +37,7 @@ _INSTALLED = tuple(
 )
 
 
-def sentence(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """Return the exception's type and message on one line of UTF-8, truncated."""
     words = " ".join(_words(error).split())[:MAX_SENTENCE]
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -12,7 +12,7 @@ import numpy as np
 from control.policies.kairos.dispatch_options import LEARN, MARGINAL, PRICES
 from control.policies.kairos.dispatch_rules import DeviceTable
 from control.policies.kairos.latency_learning import LatencyModel
-from control.policies.kairos.query_sizes import SizeDistribution, observed
+from control.policies.kairos.query_sizes import SizeDistribution, observed_sizes
 from control.problem.problem import PlanError
 from operators.dispatch.dispatch_profile import DispatchProfile
 from schemas.pipeline import Policy
@@ -90,4 +90,4 @@ class DeviceCosts:
         """Return the sizes of the last ``WINDOW`` queries; the profile's if too few were seen."""
         if len(self._sizes) < ENOUGH_SIZES:
             return self._profile.sizes
-        return observed(self._sizes, SIZE_CLASSES)
+        return observed_sizes(self._sizes, SIZE_CLASSES)

@@ -36,7 +36,7 @@ from control.policies.kairos.dispatch_rules import (
 )
 from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, matched
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 from operators.dispatch.device_costs import DeviceCosts
 from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
@@ -132,7 +132,7 @@ class Dispatcher:
         if self._policy is None:
             matched(np.zeros((2, 2)))  # warm up the solver before the first query arrives
         self._policy = policy
-        self._rule = load(spec.dispatch)
+        self._rule = object_named(spec.dispatch)
         self._serves_late = LATE.of(policy) == SERVE
         self._withholds = spec.withholds and not self._serves_late
         self._staff(plan)

@@ -16,7 +16,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from operators.calls.own_values import kept, own_value
+from operators.calls.own_values import immutable, own_value
 from operators.edge.local_slots import IN_MEMORY, LocalSlots, Place
 from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
@@ -209,6 +209,6 @@ def handed(effect: Send, local: LocalSlots, now: float) -> Effect:
     if not reader or not isinstance(record, Work):
         return effect
     local.hold(record.origin)
-    items = tuple([replace(item, value=own_value(item.value, kept)) for item in record.items])
+    items = tuple([replace(item, value=own_value(item.value, immutable)) for item in record.items])
     arrived = Arrived(replace(record, items=items), effect.topic, effect.slot, IN_MEMORY, now)
     return Deliver(reader, arrived)

@@ -24,7 +24,7 @@ from operators.drop_reasons import (
     past_saving,
     read_late,
 )
-from operators.ingress.query_parts import Split, UnfitQuery, fitting
+from operators.ingress.query_parts import Split, UnfitQuery, sized_items
 from operators.ingress.session_queries import SessionQueries
 from operators.ingress.shadow_sampler import shadow_sampler
 from operators.input_place import InputPlaces
@@ -210,7 +210,7 @@ class Ingress:
         Raises ``UnfitQuery`` for a size or a payload that is refused.
         """
         if self._sizes is not None:
-            return fitting(query, self._sizes, self._split)
+            return sized_items(query, self._sizes, self._split)
         too_large = excess(query.payload)
         if too_large:
             raise UnfitQuery(too_large)

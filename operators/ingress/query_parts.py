@@ -6,11 +6,11 @@ fan-out: the combine function gets them in the order of the parts.
 
 from collections.abc import Callable, Sequence
 
-from operators.calls.own_values import kept, own_value
-from operators.calls.user_frames import sentence
+from operators.calls.own_values import immutable, own_value
+from operators.calls.user_frames import error_sentence
 from operators.record_size import excess
 from operators.serving.fanout import as_value
-from operators.serving.fanout import split as shares
+from operators.serving.fanout import split_credit as shares
 from operators.serving.sized import Sized
 from schemas.pipeline import MOST_PARTS, QuerySize
 from schemas.records import FULL_CREDIT, Item, Query, Value
@@ -25,7 +25,7 @@ class UnfitQuery(ValueError):
     """A query cannot be served because of its size; the message is one sentence."""
 
 
-def fitting(query: Query, sizes: QuerySize, split: Split | None) -> list[tuple[Item, int]]:
+def sized_items(query: Query, sizes: QuerySize, split: Split | None) -> list[tuple[Item, int]]:
     """Return the items of a query and their sizes: the query itself, or its parts if it is above
     the largest size.
 
@@ -58,8 +58,8 @@ def _split(query: Query, sizes: QuerySize, split: Split) -> Sequence[Sized]:
         return list(split(query.payload, query.size, sizes.most))
     except BaseException as error:  # a user's function may raise anything, also SystemExit
         raise UnfitQuery(
-            f"size.split of the pipeline file, {sizes.split}, raised {sentence(error)} for a query "
-            f"of size {query.size}"
+            f"size.split of the pipeline file, {sizes.split}, raised {error_sentence(error)} for a "
+            f"query of size {query.size}"
         ) from error
 
 
@@ -75,7 +75,7 @@ def _checked(query: Query, sizes: QuerySize, parts: Sequence[Sized]) -> Sequence
             f"{query.size}; make parts of {sizes.most} at most that sum to it"
         )
     try:
-        return [Sized(own_value(as_value(each.value), kept), each.size) for each in parts]
+        return [Sized(own_value(as_value(each.value), immutable), each.size) for each in parts]
     except Exception as error:  # a user's type may raise anything when it is read
         raise UnfitQuery(f"{who} made a part that cannot be sent: {error}") from error
 

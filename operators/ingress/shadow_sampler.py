@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from control.per_query.shadowing import Ways, most_accurate_ways, sampled, shadow_of
+from control.per_query.shadowing import Ways, is_sampled, most_accurate_ways, shadow_of
 from control.policies import plans_sessions
 from schemas.effects import Effect, Send, work_topic
 from schemas.pipeline import Pipeline
@@ -49,7 +49,7 @@ class ShadowSampler:
     def shadows(self, work: Work, now: float) -> list[Effect]:
         """Return the send of the query's shadow, if it has one."""
         ways = self._ways
-        if ways is None or now < self._rests_s or not sampled(work.origin, self._share):
+        if ways is None or now < self._rests_s or not is_sampled(work.origin, self._share):
             return []
         self._turn += 1
         shadow = shadow_of(work, ways, self._turn, now)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from operators.calls.user_frames import sentence, trace, with_frames
+from operators.calls.user_frames import error_sentence, trace, with_frames
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
-from operators.models.module_references import nearest, resolve
+from operators.models.module_references import nearest_hint, resolve
 from operators.models.output_schema import Checked, schema_check
 from operators.models.python import Python
 from schemas.pipeline import Variant
@@ -28,7 +28,7 @@ def load_operator(variant: Variant) -> object:
     except ModelError as error:
         raise type(error)(f"{variant.key}: {error}", error.trace) from error
     except (Exception, SystemExit) as error:
-        text = f"{variant.key}: {variant.operator} raised {sentence(error)}"
+        text = f"{variant.key}: {variant.operator} raised {error_sentence(error)}"
         raise BadOperator(with_frames(text, error), trace(error)) from error
     return operator
 
@@ -107,7 +107,7 @@ def _check_arguments(called: Callable[..., Any], variant: Variant, *before: Any)
         if not unknown:
             hint = f"; it takes {', '.join(known)}"
         elif repr(unknown[0]) in str(error):
-            hint = nearest(unknown[0], known)
+            hint = nearest_hint(unknown[0], known)
         else:  # the error names the argument that is missing, not the misspelt one
-            hint = f"; it has no {unknown[0]!r}{nearest(unknown[0], known)}"
+            hint = f"; it has no {unknown[0]!r}{nearest_hint(unknown[0], known)}"
         raise BadArguments(f"{variant.operator}: {error}{hint}") from error

@@ -25,11 +25,11 @@ def resolve(reference: str) -> Any:
     module = _module(place, reference)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
-        raise BadReference(f"module {place} has no {name!r}{nearest(name, public)}")
+        raise BadReference(f"module {place} has no {name!r}{nearest_hint(name, public)}")
     return getattr(module, name)
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest_hint(name: str, known: list[str]) -> str:
     """Return an error's hint: the known name closest to ``name``, else all if at most ten."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     if close:
@@ -57,7 +57,7 @@ def _no_module(absent: str, reference: str) -> str:
     siblings = [m.name for m in pkgutil.iter_modules(_folders(parent))]
     if not siblings:
         return f"{parent!r} in {reference!r} is a module, not a package, so it holds no {name!r}"
-    return f"package {parent} has no module {name!r}{nearest(name, siblings)}"
+    return f"package {parent} has no module {name!r}{nearest_hint(name, siblings)}"
 
 
 def _folders(package: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
 from operators.models.model_errors import BadReference
-from operators.models.module_references import nearest
+from operators.models.module_references import nearest_hint
 from operators.models.torch_module import Network, made
 from operators.models.weights import SAFETENSORS, weights_file
 from schemas.records import Value
@@ -50,6 +50,8 @@ def torchvision_module(architecture: str, arguments: Mapping[str, Any]) -> Any:
     models = library("torchvision.models")
     known = models.list_models()
     if architecture not in known:
-        raise BadReference(f"torchvision has no {architecture!r}{nearest(architecture, known)}")
+        raise BadReference(
+            f"torchvision has no {architecture!r}{nearest_hint(architecture, known)}"
+        )
     build = models.get_model_builder(architecture)
     return made(build, {"weights": None, **arguments}, f"torchvision's {architecture}")

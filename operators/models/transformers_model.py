@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from operators.models.hooks import hooks
 from operators.models.libraries import library, torch_on
 from operators.models.model_errors import BadReference
-from operators.models.module_references import nearest
+from operators.models.module_references import nearest_hint
 from operators.models.torch_module import Network, made
 from operators.models.weights import SAFETENSORS, weights_file
 from schemas.records import Value
@@ -60,7 +60,7 @@ def transformers_module(architecture: str, config: Mapping[str, Any]) -> Any:
     if not hasattr(built, "config_class"):
         known = [name for name in dir(transformers) if "For" in name or name.endswith("Model")]
         raise BadReference(
-            f"transformers has no model {architecture!r}{nearest(architecture, known)}"
+            f"transformers has no model {architecture!r}{nearest_hint(architecture, known)}"
         )
     name = f"transformers' {architecture}"
     return made(

@@ -10,7 +10,7 @@ from typing import Any
 
 from operators.calls.operator_outputs import listed
 from operators.calls.own_values import own_values
-from operators.calls.user_frames import sentence, trace, with_frames
+from operators.calls.user_frames import error_sentence, trace, with_frames
 from operators.models.model_errors import BadOperator, ModelError
 from schemas.pipeline import Variant
 
@@ -45,7 +45,7 @@ def warm_up(operator: Any, variant: Variant) -> None:
     except ModelError:
         raise
     except (Exception, SystemExit) as error:
-        text = f"the warm-up of {variant.key} raised {sentence(error)}"
+        text = f"the warm-up of {variant.key} raised {error_sentence(error)}"
         raise BadOperator(with_frames(text, error), trace(error)) from error
 
 

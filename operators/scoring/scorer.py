@@ -23,7 +23,7 @@ from control.estimation.accuracy.accuracy_drift import (
     accuracies_to_plan_by,
     all_measured,
 )
-from operators.calls.user_frames import sentence
+from operators.calls.user_frames import error_sentence
 from operators.dead_letter import dead_letter
 from operators.join import Accuracies, Combine, as_list
 from operators.outcomes import outcome_of
@@ -235,7 +235,7 @@ class Scorer:
         try:
             right, of = score(answered.result, labelled.label, self._judge)
         except BaseException as error:  # noqa: BLE001 - a user's function
-            self._complain(f"the label of {name!r}: {sentence(error)}", counted=False)
+            self._complain(f"the label of {name!r}: {error_sentence(error)}", counted=False)
             return
         self._counts["scored"] += 1
         if answered.session:
@@ -268,7 +268,7 @@ class Scorer:
             right, of = score(ours.result, truth, self._judge)
         except BaseException as error:  # noqa: BLE001 - a user's function
             self._pairs.counts["failed"] += 1
-            self._trouble = brief(f"the shadow of {ours.id!r}: {sentence(error)}")
+            self._trouble = brief(f"the shadow of {ours.id!r}: {error_sentence(error)}")
             return
         self._measured.compared(
             ours.path, ours.slo_class, ours.answered_s, right, of, reference.path,

@@ -6,7 +6,7 @@ records that were counted before a restart are skipped, so none is compared twic
 
 from msgspec import Struct
 
-from control.per_query.shadowing import VALID_S, sampled
+from control.per_query.shadowing import VALID_S, is_sampled
 from operators.join import Accuracies, Combine, Join, OpenQuery, along
 from operators.record_size import record_size
 from operators.scoring.label_join import Place, WaitingRoom
@@ -54,7 +54,7 @@ class ShadowPairs:
 
     def answered(self, said: Answer, path: str, place: Place, now: float) -> Pair | None:
         """Keep a query's answer, if the query has a shadow; return the pair if complete."""
-        if not self._share or not sampled(said.origin, self._share):
+        if not self._share or not is_sampled(said.origin, self._share):
             return None
         side = Compared(said.id, said.result, path, said.slo_class, said.answered_s)
         self._answers.add(_name(said.origin), side, record_size(said.result), place)
@@ -94,7 +94,7 @@ class ShadowPairs:
 
     def labelled(self, origin: Origin, label: Label, place: Place, now: float) -> None:
         """Keep the label of an answer, if its query has a shadow."""
-        if self._share and sampled(origin, self._share):
+        if self._share and is_sampled(origin, self._share):
             self._truths.add(_name(origin), label, record_size(label.truth), place)
             self._truths.expire(now)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.calls.user_frames import sentence, with_frames
+from operators.calls.user_frames import error_sentence, with_frames
 from operators.drop_reasons import Reason, dropped
 from operators.record_size import MOST_BYTES, brief, excess
 from operators.serving.sized import Sized
@@ -38,19 +38,19 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
         end = dropped(task.name, Reason(ReasonCode.PAST_SAVING, brief(str(output))))
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
     if isinstance(output, Exception):
-        return [("", failed(task.name, item, path, reason_of(output)))]
+        return [("", failed_item(task.name, item, path, reason_of(output)))]
     try:
         if not task.children:
             return [("", _answer(task, item, path, output))]
         return _children(task, item, path, output)
     except ValueError as error:
-        return [("", failed(task.name, item, path, str(error)))]
+        return [("", failed_item(task.name, item, path, str(error)))]
     except Exception as error:  # noqa: BLE001 - a user's type may raise anything when it is read
-        reason = f"the output cannot be read: {sentence(error)}"
-        return [("", failed(task.name, item, path, with_frames(reason, error)))]
+        reason = f"the output cannot be read: {error_sentence(error)}"
+        return [("", failed_item(task.name, item, path, with_frames(reason, error)))]
 
 
-def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
+def failed_item(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
     """Return the failed item for egress."""
     # An error message may not be valid UTF-8; ``brief`` makes it sendable.
     end = End(FAILED, task, brief(reason), ReasonCode.OPERATOR)
@@ -63,11 +63,11 @@ def reason_of(error: Exception) -> str:
     One that was never raised is worded for callers; of another its type and frames are named too.
     """
     if error.__traceback__ is not None:
-        return with_frames(sentence(error), error)
+        return with_frames(error_sentence(error), error)
     try:
-        return str(error) or sentence(error)
+        return str(error) or error_sentence(error)
     except Exception:  # noqa: BLE001 - a user's class; ``sentence`` says so
-        return sentence(error)
+        return error_sentence(error)
 
 
 def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
@@ -90,7 +90,7 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
         # No children's items: the credit closes here, with an empty result.
         end = _answered(task.name)
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
-    credits = split(item.credit, count)
+    credits = split_credit(item.credit, count)
     made: list[tuple[str, Item]] = []
     for index, child in enumerate(task.children):
         for ordinal, value in enumerate(listed.get(child, ())):
@@ -178,7 +178,7 @@ def as_value(value: Any) -> Value:
     return plain
 
 
-def split(credit: int, children: int) -> list[int]:
+def split_credit(credit: int, children: int) -> list[int]:
     """Return shares of ``credit`` for ``children`` (> 0) that sum to it; the first get the rest.
 
     Raises ``ValueError`` when there are more children than credits.

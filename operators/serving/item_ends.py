@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from operators.drop_reasons import after_crash, dropped
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import Ticket
-from operators.serving.fanout import failed, outcome, sizes_of
+from operators.serving.fanout import failed_item, outcome, sizes_of
 from operators.serving.leased_slots import LeasedSlots
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import RunningBatch
@@ -106,7 +106,7 @@ class ItemEnds:
         task, began_s = variant_id(variant).task, self._batch.began_s
         if not tickets[0].shadow:
             self._reporter.count(f"failed/{variant}", len(tickets))
-        gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in tickets]
+        gone = [(t.work, "", failed_item(task, t.item, t.item.path, reason)) for t in tickets]
         return self._end(tickets, gone, FAILED, began_s, now - began_s, now)
 
     def _end(
@@ -153,4 +153,4 @@ def _sized(work: Work, task: Task, to: str, item: Item, size: int, most: int) ->
         f"the operator of task {task.name!r} gave an item of size {size} for {to!r}, above "
         f"size.most of {most}; split the item or raise size.most"
     )
-    return work, "", failed(task.name, item, item.path, reason)
+    return work, "", failed_item(task.name, item, item.path, reason)

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from control.per_query.batching import released
+from control.per_query.batching import release_rule
 from control.policies import plans_sessions
-from control.sessions.session_book import settings_of
+from control.sessions.session_book import held_settings
 from operators.serving.deadline_queue import Ticket
 from operators.serving.running_batch import NextBatch
 from operators.serving.worker_rules import LatencyOf, WorkerRules
@@ -23,7 +23,7 @@ from schemas.records import Lease, Plan
 RETRY_S, MOST_RETRY_S = 1.0, 60.0  # delay before a failed load is retried
 
 
-def retry_after_s(before_s: float) -> float:
+def retry_delay_s(before_s: float) -> float:
     """Return the seconds from a failed load to its retry; ``before_s`` is the previous delay, 0 for
     the first failure."""
     return min(max(RETRY_S, 2 * before_s), MOST_RETRY_S)
@@ -61,7 +61,7 @@ class SessionServing:
         """Take the plans of a new plan; if its settings differ, failed ones are retried at once."""
         self.active = plans_sessions(self._pipeline, plan.settings.policy)
         self.serving = lease.key if lease else ""
-        wanted = settings_of(plan.sessions, lease.task, lease.slots) if lease else ()
+        wanted = held_settings(plan.sessions, lease.task, lease.slots) if lease else ()
         if wanted != self._wanted:
             self._wanted, self._refused = wanted, {}
 
@@ -107,7 +107,7 @@ class SessionServing:
         if setting == self._loading:
             self._loading = ""
             before = self._refused.get(setting)
-            after_s = retry_after_s(0.0 if before is None else before.after_s)
+            after_s = retry_delay_s(0.0 if before is None else before.after_s)
             self._refused[setting] = RefusedSetting(error, now + after_s, after_s)
 
     @property
@@ -169,5 +169,5 @@ class SessionServing:
         queue.clear()
         queue.extend(kept)
         return NextBatch(
-            batch, late, setting, len(batch), ends_s, released(len(batch), lease.batch)
+            batch, late, setting, len(batch), ends_s, release_rule(len(batch), lease.batch)
         )

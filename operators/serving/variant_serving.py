@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from itertools import islice
 from math import inf
 
-from control.per_query.batching import IDLE, batch_size, fitting, released, sparing
+from control.per_query.batching import IDLE, batch_size, count_within, release_rule, sparing
 from control.per_query.local_pace import LocalPace
 from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.running_batch import NextBatch
-from operators.serving.session_serving import retry_after_s
+from operators.serving.session_serving import retry_delay_s
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Unload, Wake
@@ -91,7 +91,7 @@ class VariantServing:
         batch, late = self._taken(queue, size, rules, ends_s)
         if late and self._sizes is not None:
             cost = self.cost(batch, len(batch))
-        rule = released(len(batch), lease.batch, rules.batching)
+        rule = release_rule(len(batch), lease.batch, rules.batching)
         return NextBatch(batch, late, variant, cost, ends_s, rule)
 
     def _held_until_s(self, queue: deque[Ticket], lease: Lease, rules: WorkerRules) -> float:
@@ -122,7 +122,7 @@ class VariantServing:
         """
         if not sizes.batch or lease.type:
             return batch_size(len(queue), lease.batch)
-        return fitting([ticket.work.size for ticket in queue], sizes.batch)
+        return count_within([ticket.work.size for ticket in queue], sizes.batch)
 
     def cost(self, queue: Iterable[Ticket], items: int) -> int:
         """Return the size under which a batch of the first ``items`` is profiled: their total size,
@@ -202,7 +202,7 @@ class VariantServing:
     def gave_up(self, variant: str, now: float) -> bool:
         """Record a failed load; return whether the variant is still wanted."""
         if variant == self._device.loading:
-            self._after_s = retry_after_s(self._after_s)
+            self._after_s = retry_delay_s(self._after_s)
             self._retry_s = now + self._after_s
         return self._device.gave_up(variant)
 

@@ -15,7 +15,7 @@ from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions,
 from control.per_query.routing import spreads
 from control.policies import policy_named
 from control.policies.kairos.dispatch_options import LATE, SERVE
-from control.problem.lazy_references import chosen
+from control.problem.lazy_references import rule_named
 from operators.drop_reasons import (
     Reason,
     dropped,
@@ -46,12 +46,12 @@ class WorkerRules:
         self, plan: Plan, pipeline: Pipeline, lease: Lease | None, latency: LatencyOf, now: float
     ) -> None:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
-        self._rule = chosen(RULES, _dropping(policy, pipeline, lease))
+        self._rule = rule_named(RULES, _dropping(policy, pipeline, lease))
         self.batching = batcher_of(policy)
         self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
         # ``largest``: of a batch, by "task/variant", in place of the variants' own
         self.capped, self.paced, self.largest = policy.capped, policy.paced, policy.batch
-        self._begin_s = chosen(BATCHERS, self.batching)
+        self._begin_s = rule_named(BATCHERS, self.batching)
         self.epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
         self._dispatchers = {task.name: pipeline.dispatchers for task in pipeline.dispatched}
@@ -93,7 +93,7 @@ class WorkerRules:
         hops_s = pipeline.comm_s * (2 if lease.task == pipeline.root.name else 1)
         self._hops_s, self._behind_s = hops_s, rest_s + hops * pipeline.comm_s
         self._stage = TaskTiming(
-            chosen(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
+            rule_named(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
             plan.tightest_slo_s,

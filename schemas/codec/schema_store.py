@@ -89,7 +89,7 @@ def released() -> dict[int, list[Schema]]:
 
 
 @cache
-def known() -> dict[bytes, Schema]:
+def schemas_by_prefix() -> dict[bytes, Schema]:
     """Return every schema by its prefix, released ones first."""
     schemas = [
         *(old for release in released().values() for old in release),

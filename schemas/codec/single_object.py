@@ -25,7 +25,7 @@ from schemas.codec.schema_store import (
     Schema,
     as_of,
     for_resolution,
-    known,
+    schemas_by_prefix,
     symbols,
 )
 from schemas.codec.values import CodecError
@@ -137,7 +137,7 @@ def encode(record: Record) -> bytes:
 
 @cache
 def _readers_of_all_releases() -> dict[bytes, Reader]:
-    return {prefix: reader_of(schema) for prefix, schema in known().items()}
+    return {prefix: reader_of(schema) for prefix, schema in schemas_by_prefix().items()}
 
 
 def decode(data: bytes) -> Record:

@@ -12,7 +12,7 @@ from schemas.codec.json_form import answer_from_json, answer_to_json, origin_of_
 from schemas.codec.label_form import label_of
 from schemas.codec.path_tree import compact, folded, unfolded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
-from schemas.codec.schema_store import MARK, known
+from schemas.codec.schema_store import MARK, schemas_by_prefix
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import LABELS, QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
@@ -71,7 +71,9 @@ FRAME_BYTES = 5  # of Confluent's framing: 0 and the schema's id
 @cache
 def _answer_prefixes() -> list[bytes]:
     """Return the prefixes of answers in all releases, the newest first."""
-    return [p for p, schema in reversed(known().items()) if schema.record == Answer.__name__]
+    return [
+        p for p, schema in reversed(schemas_by_prefix().items()) if schema.record == Answer.__name__
+    ]
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:

@@ -30,8 +30,8 @@ from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
 from streams.control_app.election import CHARGED, SESSION_TIMEOUT_S, Election, elected
 from streams.control_app.faust_clients import (
-    explained,
     group_errors,
+    missing_right,
     moved_brokers,
     refused_write,
 )
@@ -139,7 +139,7 @@ def _settings(election: Election) -> dict[str, Any]:
     }
 
 
-def run(
+def run_control_app(
     pipeline: Pipeline,
     fresh: Callable[[], Controller],
     kafka: KafkaConfig,
@@ -201,7 +201,7 @@ async def _control(
             moved_brokers(kafka, metadata, partial(asyncio.to_thread, reachable, kafka)),
         )
         if app.crash_reason is not None:
-            raise explained(kafka, app.crash_reason)
+            raise missing_right(kafka, app.crash_reason)
     finally:
         await _stop(app)
 

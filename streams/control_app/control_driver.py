@@ -31,7 +31,7 @@ from schemas.records import Plan
 from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_effects import STREAMED, ControlEffects, failed_results
-from streams.control_app.control_records import arrived, history, read_back
+from streams.control_app.control_records import arrived, read_back, retained_records
 from streams.control_app.control_writer import ControlWriter, Overtaken, Write
 from streams.control_app.copies_wait import CopiesWait
 from streams.control_app.election import TopicGone, charged
@@ -115,7 +115,7 @@ class ControlDriver:
         self._awake_s = clock()
         self._stalled = False
         self._input = inputs or InputTopic(kafka, pipeline, clock)
-        self._history = past or partial(history, kafka, pipeline)
+        self._history = past or partial(retained_records, kafka, pipeline)
         self._intake = ReportIntake(pipeline.name, self._event)
         self._writer = ControlWriter(pipeline, self._input, write_as)
         counting = InputCount(self._input, self._intake, self._now)

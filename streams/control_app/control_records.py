@@ -54,7 +54,7 @@ def _sayable(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
+def retained_records(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
     """Return every retained plan, command result and command, oldest first within each kind; with
     sessions, also the sessions and their profiles.
 

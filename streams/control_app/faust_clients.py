@@ -43,7 +43,7 @@ async def group_errors(election: Election, app: Any) -> None:
 
 def unjoined(election: Election, error: KafkaError) -> BrokerError:
     """Return the ``BrokerError`` for an error with which the group refuses this app."""
-    found = explained(election.kafka, error)
+    found = missing_right(election.kafka, error)
     if isinstance(found, BrokerError):
         return found
     if isinstance(error, InvalidSessionTimeoutError):
@@ -58,7 +58,7 @@ def unjoined(election: Election, error: KafkaError) -> BrokerError:
     )
 
 
-def explained(kafka: KafkaConfig, error: BaseException) -> BaseException:
+def missing_right(kafka: KafkaConfig, error: BaseException) -> BaseException:
     """Return the ``BrokerError`` with the right that Faust's consumer lacks, or any other error
     unchanged."""
     lacks = {TopicAuthorizationFailedError: "topic", GroupAuthorizationFailedError: "group"}

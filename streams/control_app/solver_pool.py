@@ -25,9 +25,10 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
-from control.policies.solvers import MIX, solve, within_s
+from control.policies.solvers import MIX, solve, solve_limit_s
 from control.problem.problem import Allocation, PlanError, Problem
 from schemas.effects import Event, Failed, Solve, Solved
+from streams.cpu_seconds import spent
 
 log = logging.getLogger("headrace.control")
 
@@ -77,7 +78,7 @@ class Planners:
             return pool.submit(ended_after, most_s, solve, effect.solver, effect.problem)
         if self._plan is not None:
             self._plan.cancel()
-        within = within_s(effect.problem) * self._factor
+        within = solve_limit_s(effect.problem) * self._factor
         self._plan = pool.submit(
             ended_after, most_s + within, solved_in_time, effect.solver, effect.problem, within
         )
@@ -149,12 +150,6 @@ def solved_in_time(solver: str, problem: Problem, within_s: float) -> Allocation
     timed = replace(problem, meter=spent, stop_s=spent()[1] + within_s)
     plan: Allocation = solve(solver, timed)
     return plan
-
-
-def spent() -> tuple[float, float]:
-    """Return this process's CPU seconds, children included, and wall seconds."""
-    times = os.times()
-    return sum(times[:4]), time.monotonic()
 
 
 def _pool(begin: Callable[[], None]) -> ProcessPoolExecutor:

@@ -68,7 +68,7 @@ def committed_notes(
         reader.close()
 
 
-def notes(
+def notes_by_slot(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> dict[int, tuple[int, str]]:
     """Return a group's committed offset and note by slot, as ``commits``."""

@@ -16,7 +16,7 @@ from operators.egress.egress import upto_of
 from schemas.effects import OUTPUTS
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.topic_admin import partitions_of
-from streams.kafka.egress_recovery import WAIT_S, notes
+from streams.kafka.egress_recovery import WAIT_S, notes_by_slot
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import log_offsets
@@ -57,7 +57,7 @@ def _former(
 ) -> dict[int, int]:
     """Return egress' committed offsets in the slots that it has to close first."""
     topic = physical(pipeline.name, OUTPUTS)
-    found = notes(kafka, f"{pipeline.name}.egress", topic, slots)
+    found = notes_by_slot(kafka, f"{pipeline.name}.egress", topic, slots)
     commits = {slot: found.get(slot, (0, "")) for slot in slots}
     closed = {slot: upto_of(note) for slot, (_, note) in commits.items()}
     former = former_slots(places, closed, pipeline.egress_partitions)

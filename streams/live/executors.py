@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from operators.calls.device_faults import device_lost, out_of_memory, raise_if_lost
 from operators.calls.operator_outputs import listed
 from operators.calls.own_values import own_values
-from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
+from operators.calls.user_frames import OperatorFailed, error_sentence, trace, with_frames
 from operators.timed_batch import TimedBatch
 from profiles.measurements import ProfileError
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
@@ -254,7 +254,7 @@ class ModelExecutor:
                 self._stuck = _lost(job.variant, error)
                 return None
             text = str(error) if isinstance(error, OperatorFailed) else ""
-            ended = _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
+            ended = _failed(job.job, text or f"{job.variant} raised {error_sentence(error)}", error)
         self._running = None
         if self._journal is not None:
             self._journal.ended()
@@ -269,14 +269,14 @@ def _failed(job: int | str, text: str, error: BaseException) -> Failed:
 
 def _lost(variant: str, error: BaseException) -> str:
     return (
-        f"{variant} lost the device ({sentence(error)}); every later batch of this process would "
-        "fail, so it ends and is to be started anew"
+        f"{variant} lost the device ({error_sentence(error)}); every later batch of this process "
+        "would fail, so it ends and is to be started anew"
     )
 
 
 def _message(error: BaseException) -> str:
     """Return the message of a load error: an ``OperatorFailed``'s own, else type and message."""
-    return str(error) if isinstance(error, OperatorFailed) else sentence(error)
+    return str(error) if isinstance(error, OperatorFailed) else error_sentence(error)
 
 
 class Emulation(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control.controller.command_queue import COMMAND_VALID_S
-from control.estimation.accuracy.accuracy_drift import drifted
+from control.estimation.accuracy.accuracy_drift import drifted_paths
 from operators.outcomes import cause_of, outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import (
@@ -124,7 +124,7 @@ class Journal:
 
     def _accuracy(self, node: str, effect: Send, now: float) -> None:
         assert isinstance(effect.record, MeasuredAccuracy)
-        found = {(each.path, each.reference): each for each in drifted(effect.record.recent)}
+        found = {(each.path, each.reference): each for each in drifted_paths(effect.record.recent)}
         for key in sorted(found.keys() - self._drifted):
             self._tell(node, accuracy_drifted(found[key]), now)
         for path, reference in sorted(self._drifted - found.keys()):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from control.estimation.accuracy.accuracy_drift import all_measured, sums_of
-from control.estimation.accuracy.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.accuracy_sums import AccuracySums, merged_sums
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.count_names import count_name
@@ -318,7 +318,7 @@ def _summed(rows: Iterable[tuple[Labels, AccuracyRow]]) -> Iterator[tuple[Labels
     for labels, row in rows:
         groups.setdefault(labels, []).append(sums_of(row))
     for labels, parts in groups.items():
-        yield labels, total(parts)
+        yield labels, merged_sums(parts)
 
 
 def _plan(plan: Plan) -> Iterator[MetricSample]:

@@ -93,7 +93,7 @@ class Delays:
     sent: Callable[[], None] | None = None
 
 
-def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
+def constant_delays(hop_s: float, commit_s: float = 0.0) -> Delays:
     """Return constant delays: every hop and fetch takes ``hop_s``."""
     hop = partial(_same, hop_s)
     return Delays(hop=hop, report=hop, fetch=hop, commit=partial(_same, commit_s))

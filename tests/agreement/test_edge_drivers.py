@@ -16,7 +16,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Query, SessionPlan, SessionStage, Settings
 from streams.live.executors import EmulatedExecutor
 from streams.live.live_driver import Live
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive
@@ -91,7 +91,9 @@ def simulated(pipeline: Pipeline, seed: int, tape: Tape) -> Simulated:
     def make(node: str, setting: str) -> Toy:
         return the_model(seed, node, setting)
 
-    system = Simulated(pipeline, the_nodes(pipeline), make, delays=steady(HOP_S), observers=[tape])
+    system = Simulated(
+        pipeline, the_nodes(pipeline), make, delays=constant_delays(HOP_S), observers=[tape]
+    )
     for at_s, topic, slot, record in the_inputs(seed):
         system.input(at_s, topic, slot, record)
     system.run(UNTIL_S)

@@ -7,7 +7,7 @@ import pytest
 
 from control.policies import POLICIES
 from control.policies.kairos.mix_play import MixProblem
-from control.policies.kairos.mix_play import capacity as played
+from control.policies.kairos.mix_play import mix_capacity as played
 from control.policies.kairos.renting import bound_of
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.device_mix import MixRequest, counts_by_type, pool_of, with_mix

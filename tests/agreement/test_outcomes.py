@@ -19,7 +19,7 @@ from headrace.arrivals.arrival_processes import Renewal
 from headrace.arrivals.load_phases import LoadPhase, Phases
 from headrace.client.ask import answer_text
 from headrace.client.find_answer import answer_that_ended
-from headrace.client.formats import reader_of
+from headrace.client.formats import answer_reader
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.demo.demo_results import DemoResult
@@ -29,7 +29,7 @@ from headrace.results.phase_outcomes import Seen, Span, by_phase
 from headrace.results.tally import Sent, Tally, tally
 from headrace.results.time_series import Recorder
 from headrace.results.waterfall import explained
-from headrace.results.waterfall_text import view
+from headrace.results.waterfall_text import waterfall_lines
 from headrace.roles.profile_lookups import accuracies
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.comparison import FIGURES, OF_QUERIES, Comparison, Played
@@ -46,7 +46,7 @@ from schemas.records import ANSWERED, Answer, Plan, Report
 from streams.observers.journal import Journal
 from streams.observers.metrics import Metrics, Observed
 from streams.observers.run_metrics import RunMetrics
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.small_world import HOP_S, UNTIL_S, small_inputs, small_model, small_nodes
 from tests.tape import Tape
@@ -101,7 +101,7 @@ def taped(tmp_path_factory: pytest.TempPathFactory) -> Taped:
     plan = structs.replace(plan, leases=leases, capacity_qps=CAPACITY_QPS)
     system = Simulated(
         file.pipeline, small_nodes(file.pipeline), partial(small_model, SEED),
-        delays=steady(HOP_S), observers=[tape],
+        delays=constant_delays(HOP_S), observers=[tape],
     )  # fmt: skip
     tape.saw("control", Woke(), [Send(PLANS, plan, 0)], 0.0)
     system.input(0.0, PLANS, 0, plan)
@@ -171,13 +171,13 @@ def the_picture(taped: Taped, folder: Path) -> Counts:
 
 def the_explanations(taped: Taped) -> Counts:
     """Return the first word of what `headrace explain` prints about each query."""
-    heads = (view(explained(answer), "p", 100)[0].plain for answer in taped.answers)
+    heads = (waterfall_lines(explained(answer), "p", 100)[0].plain for answer in taped.answers)
     return Counter(re.findall(r": (\w+)", head)[0] for head in heads)
 
 
 def found_by_outcome(taped: Taped) -> Counts:
     """Return the queries that `headrace explain --last OUTCOME` may find."""
-    read = reader_of(taped.file.pipeline)
+    read = answer_reader(taped.file.pipeline)
     records: list[Any] = [Record(encode(answer)) for answer in taped.answers]
     return Counter(
         {name: sum(answer_that_ended(r, name, read) is not None for r in records)

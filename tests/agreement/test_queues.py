@@ -39,7 +39,7 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.records import Answer, End, Query, Settings, Work
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 
@@ -152,7 +152,7 @@ def sojourns(
         "egress": Egress("egress", pipeline, range(2), incarnation=0.0),
         **({"a0": Bank(bank)} if bank else workers),
     }
-    system = Simulated(pipeline, nodes, make, steady(0.0), observers=[seen], keep=())
+    system = Simulated(pipeline, nodes, make, constant_delays(0.0), observers=[seen], keep=())
     leases = [a_lease(name, name[0], batch=1, slots=(int(name[1:]),)) for name in names]
     settings = Settings(policy="static", slo_s=LONG_S)
     system.input(0.0, PLANS, 0, a_plan(leases, settings=settings))

@@ -15,7 +15,7 @@ from control.policies.ramsis.mdp import (
     model_levels,
     whole_queue,
 )
-from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, stationary, worth
+from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, queue_value, stationary
 from control.policies.ramsis.variable_batching import part_of_queue
 from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
 
@@ -168,5 +168,5 @@ def test_the_worth_of_a_table_is_weighted_by_queries() -> None:
     setting = a_setting(30.0, 3)
     process = whole_queue(setting)
     found = SOLVERS["policy-iteration"](process, Objective(per="query"), None)
-    assert found.worth == worth(process, found.choice, found.mass)
+    assert found.worth == queue_value(process, found.choice, found.mass)
     assert 0 <= found.worth.violation <= 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.ramsis import write
-from control.policies.ramsis.pareto_models import CandidateModel, planned, worthwhile_alone
+from control.policies.ramsis.pareto_models import CandidateModel, monotone, worthwhile_alone
 from control.policies.ramsis.tables import OPTIONS, Ask, SelectionPlan, models_of, solved
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.profile_files import load_profile
@@ -96,5 +96,5 @@ def test_the_front_of_the_26_models_is_the_set_of_the_paper(asks: dict[str, Ask]
         for row in rows
     ]
     assert len(every) == 26
-    front = worthwhile_alone([planned(model) for model in every])
+    front = worthwhile_alone([monotone(model) for model in every])
     assert {model.name for model in front} == {model.name for model in asks["image"].models}

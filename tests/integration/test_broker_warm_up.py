@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import TopicPartition
 
-from headrace.broker.broker_warm_up import PARTITIONS, TOPIC, warm_up
+from headrace.broker.broker_warm_up import PARTITIONS, TOPIC, warm_up_broker
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import watermarks
@@ -15,8 +15,8 @@ def test_every_turn_is_a_record_that_was_written_and_read(broker: str) -> None:
     kafka = KafkaConfig(broker)
     reader = consumer(kafka, "looks-on")
     try:
-        before = written(reader) if warm_up(kafka, 0.05) else 0
-        turns = len(warm_up(kafka, 0.5))
+        before = written(reader) if warm_up_broker(kafka, 0.05) else 0
+        turns = len(warm_up_broker(kafka, 0.5))
         assert turns > 0
         assert written(reader) - before == turns
     finally:
@@ -25,8 +25,8 @@ def test_every_turn_is_a_record_that_was_written_and_read(broker: str) -> None:
 
 def test_a_warm_up_reads_its_own_records_only(broker: str) -> None:
     kafka = KafkaConfig(broker)
-    warm_up(kafka, 0.2)
-    warm_up(kafka, 0.05)
+    warm_up_broker(kafka, 0.2)
+    warm_up_broker(kafka, 0.05)
     reader = consumer(kafka, TOPIC)
     try:
         done = reader.committed(places(), timeout=10.0)

@@ -20,13 +20,13 @@ from msgspec import structs
 
 from control.controller.controller import Controller
 from control.rollout.history import REMEMBERED_PLANS
-from headrace.client.topic_clients import plans
+from headrace.client.topic_clients import retained_plans
 from schemas.codec.single_object import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record, Settings
 from streams.control_app import app as control_app
-from streams.control_app.app import make_app, run, started
+from streams.control_app.app import make_app, run_control_app, started
 from streams.control_app.control_driver import ControlDriver
 from streams.control_app.election import Election
 from streams.kafka.admin.topic_admin import ensure_topics
@@ -70,7 +70,7 @@ class Cluster:
 
     def start_app(self) -> BaseProcess:
         app = multiprocessing.get_context("spawn").Process(
-            target=run,
+            target=run_control_app,
             args=(self.pipeline, partial(Controller, self.pipeline, a_profile(), 3), self.kafka),
         )
         app.start()
@@ -214,7 +214,7 @@ def test_a_replacement_app_restores_settings_and_executes_waiting_commands(
     assert cluster.command("rollback", epoch="1").ok
     cluster.until(lambda: cluster.plans[-1].epoch == 5, "the plan of the rollback")
     assert cluster.plans[-1].settings == cluster.plans[0].settings
-    kept = plans(cluster.kafka, cluster.pipeline.name)
+    kept = retained_plans(cluster.kafka, cluster.pipeline.name)
     assert [plan.epoch for plan in kept] == [1, 2, 3, 4, 5]
 
 
@@ -226,8 +226,10 @@ def test_the_oldest_plans_are_deleted_beyond_the_limit(cluster: Cluster) -> None
         cluster.write(PLANS, encode(old), f"{name}/{epoch:08d}")
     cluster.start_app()
     cluster.until(lambda: cluster.plans and cluster.plans[-1].epoch == before + 1, "its own plan")
-    cluster.until(lambda: plans(cluster.kafka, name)[0].epoch == 4, "the first three to go")
-    assert len(plans(cluster.kafka, name)) == REMEMBERED_PLANS
+    cluster.until(
+        lambda: retained_plans(cluster.kafka, name)[0].epoch == 4, "the first three to go"
+    )
+    assert len(retained_plans(cluster.kafka, name)) == REMEMBERED_PLANS
     assert cluster.command("rollback", epoch="4").ok
     # The rollback's own plan is one more, so plan 4 has been deleted.
     assert "nearest one known is 5" in cluster.command("rollback", epoch="3").message
@@ -291,7 +293,7 @@ def run_refused(pipeline: Pipeline, kafka: KafkaConfig) -> None:
     """Run an app with a shorter session timeout than the local broker takes."""
     control_app.SESSION_TIMEOUT_S = 0.9
     with pytest.raises(BrokerError, match=r"set group\.min\.session\.timeout\.ms"):
-        run(pipeline, partial(Controller, pipeline, a_profile(), 3), kafka)
+        run_control_app(pipeline, partial(Controller, pipeline, a_profile(), 3), kafka)
 
 
 async def no_errors(app: faust.App) -> None:

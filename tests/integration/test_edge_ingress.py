@@ -15,7 +15,7 @@ import pytest
 from benchmarks.knob_operators import an_operator
 from headrace.broker import local_broker as local
 from headrace.cli.main import run
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import Asker, Tail
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from schemas.effects import QUERIES, RESULTS, work_topic
@@ -106,9 +106,11 @@ class Edge:
             while len(found) < len(names) and time.monotonic() < until:
                 if not self.runs:
                     self._start()
-                answers = answers_in(tail.take(0.1), reader_of(pipeline))
+                answers = answers_in(tail.take(0.1), answer_reader(pipeline))
                 found += [each for each in answers if each.id in names]
-            found += [a for a in answers_in(tail.take(1.0), reader_of(pipeline)) if a.id in names]
+            found += [
+                a for a in answers_in(tail.take(1.0), answer_reader(pipeline)) if a.id in names
+            ]
         assert sorted(each.id for each in found) == sorted(names)
         return found
 

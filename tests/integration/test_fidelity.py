@@ -10,9 +10,9 @@ from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity import live_run as fidelity_live
-from headrace.fidelity.certificate_store import history, stale
-from headrace.fidelity.fidelity_run import asked, certify
-from headrace.simulation.world_file import place, read
+from headrace.fidelity.certificate_store import stale, stored_certificates
+from headrace.fidelity.fidelity_run import certificate_request, certify
+from headrace.simulation.world_file import read, world_path
 
 pytestmark = [pytest.mark.kafka]
 
@@ -28,13 +28,15 @@ def test_a_prediction_is_stored_before_live_runs_judge_it(
     rate = ["--rate", "20", "--rate", "30", "--seconds", "3s", "--passes", "1"]
     assert run(["calibrate", str(path), *rate, "--dilate", "2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    file, world = read_pipeline_file(path), read(place(path))
+    file, world = read_pipeline_file(path), read(world_path(path))
     assert [phase["rate_qps"] for phase in document["phases"]] == [10.0, 15.0]
     assert world.world.rates_qps == (10.0, 15.0)
     assert all(phase.ways_in for phase in world.world.phases)
-    wish = asked(file, arrivals, policy="fast", devices=3, dilate=2.0, until_s=3.0, simulations=2)
+    wish = certificate_request(
+        file, arrivals, policy="fast", devices=3, dilate=2.0, until_s=3.0, simulations=2
+    )
     certificate, _ = certify(replace(wish, repeats=1))
-    (kept,) = history(path)
+    (kept,) = stored_certificates(path)
     assert (kept.certificate, kept.genuine) == (certificate, True)
     assert certificate.predicted_at < certificate.live_started_at
     assert certificate.world is not None

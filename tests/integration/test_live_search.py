@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.knob_operators import a_workload, an_operator
 from headrace.cli.main import run
-from headrace.cluster.supervisor import profilers
+from headrace.cluster.supervisor import running_profilers
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.planning.live_profiles import LiveProfiles
 from headrace.planning.profiler_pings import await_profilers
@@ -107,7 +107,7 @@ def test_the_speed_of_a_tier_is_that_of_the_profilers_that_run(
     path.write_text(path.read_text().replace(" cloud: {", " cloud: {device: cpu, "))
     file = read_pipeline_file(path)
     prepare(KafkaConfig(broker), file.pipeline, "profiler")
-    with profilers(file, broker, 1, print):
+    with running_profilers(file, broker, 1, print):
         asked = ["tier-speed", str(path), "cloud", "--bootstrap", broker, "--json"]
         assert run(asked) == 0
     found = json.loads(capsys.readouterr().out)
@@ -128,7 +128,7 @@ def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) ->
         found = [decode(message.value()) for message in read_to_end(kafka, results)]
         return [each for each in found if isinstance(each, ProfileResult) and each.scores]
 
-    with profilers(file, broker, 2, print) as (tend, running):
+    with running_profilers(file, broker, 2, print) as (tend, running):
 
         def tend_and_kill() -> None:
             tend()

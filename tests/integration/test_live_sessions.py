@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.knob_operators import a_workload, an_operator
 from headrace.cli.main import run
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import answer_reader, answers_in
 from headrace.client.topic_clients import Asker, Tail
 from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
@@ -99,11 +99,11 @@ class Sessions:
                     self._asked += 1
                     ids.append(f"{session}-{self._asked}")
                     asker.ask(Query(payload=b"a", id=ids[-1], session=session))
-                for answer in answers_in(tail.take(0.05), reader_of(pipeline)):
+                for answer in answers_in(tail.take(0.05), answer_reader(pipeline)):
                     found[answer.id] = answer
             until = time.monotonic() + 20.0
             while len(found) < len(ids) and time.monotonic() < until:
-                for answer in answers_in(tail.take(0.1), reader_of(pipeline)):
+                for answer in answers_in(tail.take(0.1), answer_reader(pipeline)):
                     found[answer.id] = answer
         assert sorted(found) == sorted(ids)
         return list(found.values())

@@ -17,7 +17,7 @@ from headrace.status.watch import Watch
 from schemas.effects import COMMAND_RESULTS, PLANS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
-from streams.control_app.control_records import history
+from streams.control_app.control_records import retained_records
 from streams.kafka.admin.acl_rights import own_groups
 from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_client import asked
@@ -74,7 +74,7 @@ def await_deletion(kafka: KafkaConfig, topics: set[str]) -> None:
 
 def assert_forgotten(kafka: KafkaConfig, pipeline: Pipeline) -> None:
     """Assert that readers find nothing of the pipeline, even before the broker compacts."""
-    plans = [e.record for e in history(kafka, pipeline) if isinstance(e.record, Plan)]
+    plans = [e.record for e in retained_records(kafka, pipeline) if isinstance(e.record, Plan)]
     assert pipeline.name not in [plan.pipeline for plan in plans]
     with closing(Watch(kafka, pipeline)) as watch:
         watch.feed(0.5)

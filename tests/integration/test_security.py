@@ -30,7 +30,7 @@ from headrace.broker.connect import BOOTSTRAP, KAFKA_CONFIG, read_kafka_properti
 from headrace.broker.local_broker import _free_ports
 from headrace.cli.main import run
 from headrace.client.formats import answers_in, read_answer
-from headrace.client.topic_clients import Asker, Commander, Tail, plans
+from headrace.client.topic_clients import Asker, Commander, Tail, retained_plans
 from headrace.cluster.acl_lines import acl_lines, principals
 from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
@@ -222,7 +222,7 @@ def test_every_role_serves_with_its_own_user_and_the_printed_rights(guarded: Gua
         assert asker.refused == {}
         with closing(Commander(guarded.kafka("operator"), NAME)) as commander:
             assert commander.result(commander.give("replan", {}), 20.0).ok
-        assert plans(guarded.kafka("operator"), NAME) != []
+        assert retained_plans(guarded.kafka("operator"), NAME) != []
     print(f"first answer {time.monotonic() - began:.1f} s after the start of the roles")
 
 
@@ -420,7 +420,7 @@ def test_a_user_who_may_only_produce_can_neither_read_plans_nor_send_commands(
         assert (code, refusal in said) == (NO_BROKER, True), said
     kafka = guarded.kafka("producer")
     with pytest.raises(BrokerError, match=r"no right to Read on topic 'headrace\.plans'"):
-        plans(kafka, NAME)
+        retained_plans(kafka, NAME)
     with pytest.raises(BrokerError, match=r"no right to Read on topic 'headrace\.plans'"):
         Tail(kafka, "headrace.plans")
     # The broker refuses too, independently of the client's checks.

@@ -14,7 +14,7 @@ from streams.codecs.wire import Fetched
 from streams.kafka import sender, stalled_sends
 from streams.kafka import transport as module
 from streams.kafka.admin.topic_admin import ensure_topics
-from streams.kafka.egress_recovery import commit_now, notes
+from streams.kafka.egress_recovery import commit_now, notes_by_slot
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -349,7 +349,7 @@ def test_a_commit_that_the_broker_forgot_under_a_reader_is_made_again_within_an_
         transport.end_turn(1000.0)
     client = admin(config)
     client.delete_consumer_groups([group])[group].result(20)
-    assert notes(config, group, topic, (0,)) == {}
+    assert notes_by_slot(config, group, topic, (0,)) == {}
     transport.end_turn(1000.0 + module.RENEW_S)
     transport.close()
-    assert notes(config, group, topic, (0,)) == {0: (5, "a-note")}
+    assert notes_by_slot(config, group, topic, (0,)) == {0: (5, "a-note")}

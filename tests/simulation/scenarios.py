@@ -16,7 +16,7 @@ from operators.serving.worker import Worker
 from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node, Observer
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query, Settings
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.toys import Toy, Unreadable
@@ -94,7 +94,11 @@ class World:
         self.names = ["ingress", "egress", *self.workers]
         self.plans = [self._plan(number) for number in range(len(scenario.moves) + 1)]
         self.simulated = Simulated(
-            self.pipeline, {}, scenario.model, steady(0.001, COMMIT_S), observers=[observer]
+            self.pipeline,
+            {},
+            scenario.model,
+            constant_delays(0.001, COMMIT_S),
+            observers=[observer],
         )
         for name in self.names:
             self.simulated.start(name, self._node(name))

@@ -24,7 +24,7 @@ from schemas.effects import (
     Solved,
 )
 from schemas.records import Answer, Command, CommandResult, Plan, Query, Session
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.session_world import a_session_pipeline, a_space, seats
 from tests.toys import Toy, reading
@@ -71,7 +71,7 @@ class World:
                 **{name: self.worker(name, 0.0) for name in self.seats},
             },
             make,
-            delays=steady(0.002, 0.1),
+            delays=constant_delays(0.002, 0.1),
             solve=lambda effect: (
                 Solved(effect.job, solve(effect.solver, effect.problem)), virtual_s(effect.solver),
             ),

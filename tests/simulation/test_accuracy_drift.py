@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from control.estimation.accuracy.accuracy_drift import drifted, expected_of
+from control.estimation.accuracy.accuracy_drift import drifted_paths, expected_of
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
@@ -63,7 +63,7 @@ class Watcher:
             if isinstance(record, Answer) and effect.topic == RESULTS:  # type: ignore[union-attr]
                 self._label(record, now)
             elif isinstance(record, MeasuredAccuracy):
-                if self.drifted_s is None and drifted(record.recent):
+                if self.drifted_s is None and drifted_paths(record.recent):
                     self.drifted_s = now
             elif isinstance(record, Plan):
                 self.plans.append((now, record))

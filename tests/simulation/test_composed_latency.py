@@ -14,10 +14,10 @@ from control.policies.compass.search.placement_factors import model_bytes, sessi
 from headrace.config.pipeline_file import search_space
 from headrace.planning.recorded_truth import read_truth
 from headrace.simulation.sessions.session_nodes import RecordedProfilers, Recording
-from headrace.simulation.sessions.session_run import simulated, written
+from headrace.simulation.sessions.session_run import simulated_system, written_records
 from schemas.effects import COMMANDS, QUERIES, RESULTS
 from schemas.records import ANSWERED, Command, Query
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 
 PLANS, OPENS_S, SERVES_S, EVERY_S = 20, 2.0, 3.0, 12.0
 
@@ -29,7 +29,7 @@ def test_random_plans_take_their_composed_latency(tmp_path: Path) -> None:
     recording = Recording(file.pipeline, space, truth)
     deployed = session_deployment(space, model_bytes(space))
     profilers = RecordedProfilers(space, recording, space.profilers)
-    system = simulated(file, space, recording, profilers, steady(space.comm_s))
+    system = simulated_system(file, space, recording, profilers, constant_delays(space.comm_s))
     payload = b"\0" * int(truth.sent[:, 0].mean())
     composed: dict[str, float] = {}
     for number, (c, p) in enumerate(drawn(space, deployed, PLANS, seed=0)):
@@ -53,7 +53,7 @@ def test_random_plans_take_their_composed_latency(tmp_path: Path) -> None:
         latency = deployed.latency(np.array([seconds]), truth.sent[c : c + 1])
         composed[name] = float(latency[0, p])
     system.run(OPENS_S + EVERY_S * PLANS)
-    answers = {each.id: each for each in written(system, RESULTS)}
+    answers = {each.id: each for each in written_records(system, RESULTS)}
     assert {each.outcome for each in answers.values()} == {ANSWERED}
     lived = {name: each.answered_s - each.created_s for name, each in answers.items()}
     # An output has the mean size of its setting's, which its configuration's may differ from.

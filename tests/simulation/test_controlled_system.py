@@ -20,7 +20,7 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Query
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_pipeline
 from tests.simulation.outputs import solving_in, the_answers, the_plans
@@ -65,7 +65,7 @@ def simulated(pipeline: Pipeline, seed: int, faults: list[Fault]) -> Simulated:
             **{name: a_worker(name, pipeline, 0.0) for name in WORKERS},
         },
         make,
-        delays=steady(0.002, 0.1),
+        delays=constant_delays(0.002, 0.1),
         solve=solving_in(SOLVE_S),
     )
     for number in range(int(QUERIES_S * RATE)):

@@ -37,7 +37,7 @@ from schemas.effects import (
 from schemas.pipeline import Policy
 from schemas.records import Answer, Command, CommandResult, Plan, Query
 from streams.control_app.host import RESTORED, ControlHost
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.control_world import a_pipeline, a_profile
 from tests.simulation.outputs import the_answers, the_plans
@@ -116,7 +116,7 @@ class Disturbed:
         self.rejections, self.commands = Rejections(), 0
         self._nodes: dict[str, Reports] = {}
         self.system = Simulated(
-            self.pipeline, {}, self._model, steady(0.001, 0.02), solve=solver,
+            self.pipeline, {}, self._model, constant_delays(0.001, 0.02), solve=solver,
             observers=[self.rejections],
         )  # fmt: skip
         self._control()

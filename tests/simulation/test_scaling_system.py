@@ -17,7 +17,7 @@ from operators.serving.worker import Worker
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.control_world import a_pipeline, a_profile
 from tests.simulation.outputs import solving_in, the_answers, the_plans
@@ -57,7 +57,7 @@ def simulated(policy: str, phases: Phases, dies_s: float | None = None) -> Simul
             **{w: Worker(w, pipeline, "cpu", incarnation=0.0, latency=latency) for w in WORKERS},
         },
         make,
-        steady(0.001, 0.02),
+        constant_delays(0.001, 0.02),
         solve=solving_in(SOLVE_S),
     )
     at_s, number = 5.0, 0

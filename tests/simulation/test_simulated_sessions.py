@@ -6,7 +6,7 @@ import pytest
 
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.sessions.session_results import as_row, as_text
-from headrace.simulation.sessions.session_run import SessionsRun, played
+from headrace.simulation.sessions.session_run import SessionsRun, played_sessions
 
 POSTCODE = Path(__file__).parents[2] / "examples" / "postcode"
 SESSIONS = """
@@ -20,7 +20,7 @@ def play(tmp_path: Path) -> SessionsRun:
     path = tmp_path / "sessions.yaml"
     path.write_text(SESSIONS)
     file = read_pipeline_file(POSTCODE / "planned.yaml")
-    return played(file, path, POSTCODE / "planned-truth.json", 25.0, 0)
+    return played_sessions(file, path, POSTCODE / "planned-truth.json", 25.0, 0)
 
 
 @pytest.mark.thorough

@@ -57,7 +57,7 @@ class Measured:
         return self.low > self.expected_high or self.high < self.expected_low
 
 
-def measured(row: AccuracyRow) -> Measured | None:
+def row_accuracy(row: AccuracyRow) -> Measured | None:
     """Return the accuracy in a row of ``MeasuredAccuracy.recent``; None if it has no estimate."""
     sums = sums_of(row)
     agreement = sums.accuracy
@@ -81,13 +81,13 @@ def measured(row: AccuracyRow) -> Measured | None:
 
 def all_measured(rows: Iterable[AccuracyRow]) -> list[Measured]:
     """Return the accuracies in the rows, ordered by path, labels before shadows."""
-    found = [measured(row) for row in rows]
+    found = [row_accuracy(row) for row in rows]
     return sorted(
         [each for each in found if each is not None], key=lambda each: (each.path, each.reference)
     )
 
 
-def drifted(rows: Iterable[AccuracyRow]) -> tuple[Measured, ...]:
+def drifted_paths(rows: Iterable[AccuracyRow]) -> tuple[Measured, ...]:
     """Return the paths whose accuracy has left the interval of its profile."""
     return tuple(each for each in all_measured(rows) if each.drifted)
 

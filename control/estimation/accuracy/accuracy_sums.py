@@ -35,7 +35,7 @@ class AccuracySums:
             queries=1, right=right, of=of, right_right=right * right, right_of=right * of,
             of_of=of * of,
         )  # fmt: skip
-        return total((self, one))
+        return merged_sums((self, one))
 
     @property
     def accuracy(self) -> float | None:
@@ -63,7 +63,7 @@ class AccuracySums:
         return min(most, max(1.0, p * (1 - p) * self.of**2 / spread))
 
 
-def total(parts: Iterable[AccuracySums]) -> AccuracySums:
+def merged_sums(parts: Iterable[AccuracySums]) -> AccuracySums:
     """Return the sums over the queries of all ``parts``."""
     found = list(parts)
     return AccuracySums(

@@ -75,7 +75,7 @@ class Placed:
     free: tuple[int, ...]
 
 
-def place(quarters: Sequence[int], free: Sequence[int] = ()) -> Placed:
+def packed_items(quarters: Sequence[int], free: Sequence[int] = ()) -> Placed:
     """Place every item, opening the fewest new GPUs.
 
     ``free`` holds the free quarters of the GPUs in use; new GPUs follow them. Items already on

@@ -29,7 +29,9 @@ class PricedType:
     most: int | None = None
 
 
-def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOST_MIXES) -> Counts:
+def mixes_within(
+    types: Sequence[PricedType], budget: float, most_mixes: int = MOST_MIXES
+) -> Counts:
     """Return every mix of at least one device within ``budget``, in lexicographic order.
 
     Raises ``PlanError`` if the budget is below the price of the cheapest device, if a free type

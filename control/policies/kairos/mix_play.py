@@ -36,7 +36,7 @@ from control.policies.kairos.matching import Vector
 from control.policies.kairos.priced_devices import priced_devices
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.queueing import ATTAINMENT
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 from schemas.pipeline import Policy
 
 HALVINGS = 7  # of the bound: to 0.8 % of it
@@ -83,7 +83,7 @@ def playable(problem: MixProblem) -> bool:
     )
 
 
-def capacity(problem: MixProblem) -> float:
+def mix_capacity(problem: MixProblem) -> float:
     """Return the highest rate that a playable mix carries, in queries/s; 0 if it carries none."""
     play = _Play(problem)
     low, high = 0.0, problem.bound_qps
@@ -99,7 +99,7 @@ class _Play:
     def __init__(self, problem: MixProblem) -> None:
         pool, queries = problem.pool, problem.queries
         spec, self._slo_s = spec_of(problem.policy.kind), pool.slo_s
-        self._rule: Rule = load(spec.dispatch)
+        self._rule: Rule = object_named(spec.dispatch)
         self._serves_late = LATE.of(problem.policy) == SERVE
         self._withholds = spec.withholds and not self._serves_late
         self._devices = _device_table(problem)

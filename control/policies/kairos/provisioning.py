@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its submodules take a third of a second to load, on first use
 
-from control.policies.kairos.device_mixes import CENT, Counts, Floats, PricedType, affordable, costs
+from control.policies.kairos.device_mixes import (
+    CENT,
+    Counts,
+    Floats,
+    PricedType,
+    costs,
+    mixes_within,
+)
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes, eq15_bounds
 from control.problem.problem import PlanError
@@ -123,7 +130,7 @@ def rank(pool: Pool, budget: float, bound: str = "fluid", top: int = PICK_AMONG)
     """
     if bound not in BOUNDS:
         raise PlanError(f"there is no bound {bound!r}; known are {', '.join(BOUNDS)}")
-    counts = affordable(pool.types, budget)
+    counts = mixes_within(pool.types, budget)
     prices = costs(pool.types, counts)
     base = base_of(pool)
     return Ranking(
@@ -285,7 +292,7 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
     return tuple(round(float(n)) for n in found.x[:types])
 
 
-def nearest(pool: Pool) -> NearestPool:
+def nearest_pool(pool: Pool) -> NearestPool:
     """Return the SLO that some type meets at the largest size, the largest size that some type
     serves within the SLO, and the price of the cheapest device that meets both as given."""
     limit = (1 - GUARD) * pool.slo_s

@@ -64,7 +64,7 @@ class SizeDistribution:
         return self.quantile(uniform)
 
 
-def observed(sizes: Iterable[int], most_classes: int = 256) -> SizeDistribution:
+def observed_sizes(sizes: Iterable[int], most_classes: int = 256) -> SizeDistribution:
     """Return the distribution of observed sizes, in at most ``most_classes`` classes.
 
     With more distinct sizes, neighbours share a class, represented by its largest size. Raises
@@ -84,7 +84,7 @@ def observed(sizes: Iterable[int], most_classes: int = 256) -> SizeDistribution:
     )
 
 
-def parsed(text: str, name: str) -> SizeDistribution:
+def parsed_sizes(text: str, name: str) -> SizeDistribution:
     """Parse a CSV with the header ``size,probability``.
 
     ``name`` is the file name for messages. Raises ``SizesError`` with the line number.

@@ -45,7 +45,7 @@ class DevicePool:
         if busy >= self.devices:
             return float(self.shares.sum())
         tau = self.residual_s / (self.devices - busy)
-        return waiting(self.devices, busy) * float(self.shares @ np.exp(-self.slack_s / tau))
+        return erlang_c(self.devices, busy) * float(self.shares @ np.exp(-self.slack_s / tau))
 
 
 def carried(times: ServiceTimes, mix: Sequence[int]) -> float:
@@ -56,7 +56,7 @@ def carried(times: ServiceTimes, mix: Sequence[int]) -> float:
     return max(_estimate(fluid, counts, np.where(scarce, share, 1.0)) for share in SHARES)
 
 
-def waiting(devices: int, busy: float) -> float:
+def erlang_c(devices: int, busy: float) -> float:
     """Return Erlang's C: the probability that all devices are busy, ``busy`` of them on average."""
     blocked = 1.0
     for each in range(1, devices + 1):

@@ -90,7 +90,7 @@ class Need:
     def affords(self, mix: Mix) -> bool:
         """Return whether a mix has a device, and is within the budget and the limits of types."""
         pool = self.pool
-        return any(mix) and cost_of(pool, mix) <= self.budget + CENT and _allowed(pool, mix)
+        return any(mix) and mix_price(pool, mix) <= self.budget + CENT and _allowed(pool, mix)
 
 
 def wanted_mix(need: Need, present: Mix) -> Mix:
@@ -104,7 +104,7 @@ def wanted_mix(need: Need, present: Mix) -> Mix:
         return _best_within(need, present)
     carries = bound_of(pool, present) >= asked and need.met(present, asked)
     stays = carries and need.affords(present)
-    saves = cost_of(pool, found) < (1 - GAIN) * cost_of(pool, present)
+    saves = mix_price(pool, found) < (1 - GAIN) * mix_price(pool, present)
     return present if stays and not saves else found
 
 
@@ -122,16 +122,16 @@ def worth_playing(need: Need, present: Mix) -> tuple[Mix, ...]:
     return tuple(dict.fromkeys([*cheap, *_best(need.pool, need.budget), *kept]))
 
 
-def next_step(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
+def next_mix(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
     """Return the mix to ask for now on the way to ``wanted``, which the budget affords.
 
     The step costs no more than the budget together with the devices that leave, unless ``fleet``
     exceeds the budget already: then it only releases.
     """
     missing, surplus = _less(wanted, fleet.asked), _less(fleet.asked, wanted)
-    room = budget + CENT - cost_of(pool, fleet.paid)
+    room = budget + CENT - mix_price(pool, fleet.paid)
     if room < 0:
-        return _released(pool, fleet.asked, surplus, -room - cost_of(pool, fleet.leaving))
+        return _released(pool, fleet.asked, surplus, -room - mix_price(pool, fleet.leaving))
     if any(missing):
         rented = _fitting(pool, missing, room)
         if any(rented):
@@ -145,7 +145,7 @@ def next_step(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
     return fleet.asked
 
 
-def cost_of(pool: Pool, mix: Sequence[int]) -> float:
+def mix_price(pool: Pool, mix: Sequence[int]) -> float:
     """Return the price of a mix."""
     return sum(n * each.price for n, each in zip(mix, pool.types, strict=True))
 

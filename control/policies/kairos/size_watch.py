@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate
 
-from control.policies.kairos.query_sizes import SizeDistribution, observed
+from control.policies.kairos.query_sizes import SizeDistribution, observed_sizes
 from schemas.count_names import count_name
 
 NEWEST = 1_000
@@ -71,7 +71,7 @@ class SizeWatch:
             if what == COUNT:
                 news[int(of)] = int(value - before.get(int(of), 0.0))
                 before[int(of)] = value
-        sizes = sampled(news, WINDOW)
+        sizes = sampled_sizes(news, WINDOW)
         self._window.extend(min(size, self._most) for size in sizes)
         self._untested += 0 if first else len(sizes)
 
@@ -93,11 +93,11 @@ class SizeWatch:
             return False
         self._guessed = False
         self._behind = len(self._window)
-        self.distribution = observed(self._window)
+        self.distribution = observed_sizes(self._window)
         return True
 
 
-def sampled(counts: Mapping[int, int], most: int) -> list[int]:
+def sampled_sizes(counts: Mapping[int, int], most: int) -> list[int]:
     """Return at most ``most`` of the counted sizes, ordered so that any stretch has about the
     shares of the whole: multiples of the golden ratio mod 1 order the sorted sizes."""
     total = sum(counts.values())

@@ -29,7 +29,7 @@ from control.policies.loki.milp_search import (
     find,
     most,
 )
-from control.policies.loki.relaxations import MANY, binding, nearest
+from control.policies.loki.relaxations import MANY, binding, nearest_feasible
 from control.policies.loki.solution import allocation
 from control.policies.option_fields import ACCURACY_LEAST, GAP, NODES, SOLVER
 from control.policies.static import divide
@@ -151,7 +151,7 @@ def best_effort(
             return replace(plan, mode=ACCURACY, solved=run)
     if search.over:
         return replace(plan, feasible=False, binding=NO_TIME, solved=run)
-    close = nearest(every, problem, plan.served_share, search)
+    close = nearest_feasible(every, problem, plan.served_share, search)
     return replace(
         plan,
         feasible=False,

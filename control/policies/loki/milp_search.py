@@ -194,7 +194,7 @@ def _repaired(
     The number of faster batches is limited by the usual model size. Units without a chosen batch
     run their fastest.
     """
-    configs = chosen(model)
+    configs = chosen_batches(model)
     for faster in reversed(range(MOST_FASTER + 1)):
         near = replace(
             choices,
@@ -276,7 +276,7 @@ def _and(before: SolverRun, after: SolverRun) -> SolverRun:
     )
 
 
-def chosen(model: FlowModel) -> dict[Key, Config]:
+def chosen_batches(model: FlowModel) -> dict[Key, Config]:
     """Return the batch of each unit that runs one."""
     found: dict[Key, Config] = {}
     for node in model.nodes:
@@ -290,7 +290,7 @@ def chosen(model: FlowModel) -> dict[Key, Config]:
 
 def _broken(model: FlowModel) -> Iterator[tuple[str, list[tuple[Unit, float]]]]:
     """Yield violated covers: a leaf task, units of a path to it, and their seconds."""
-    configs = chosen(model)
+    configs = chosen_batches(model)
     seen: set[tuple[str, tuple[Key, ...]]] = set()
     for node, share in zip(model.nodes, model.share, strict=True):
         if node.task not in model.choices.budget_s or share.varValue < USED:

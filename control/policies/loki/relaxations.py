@@ -24,7 +24,9 @@ TOLERANCE = 1e-6  # by which a solver may violate a row, and so exceed a served 
 STEP_S = 1e-4  # rounding of sums of latencies if there are too many
 
 
-def nearest(every: Choices, problem: Problem, served: float, search: SolveOptions) -> Nearest:
+def nearest_feasible(
+    every: Choices, problem: Problem, served: float, search: SolveOptions
+) -> Nearest:
     """Return the nearest feasible values if only the share ``served`` can be served."""
     largest = max([served, *_served_freely(every, problem, search)])
     enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from math import ceil
 
 from control.policies.loki.milp import FlowModel, Key
-from control.policies.loki.milp_search import USED, SolvedModel, chosen
+from control.policies.loki.milp_search import USED, SolvedModel, chosen_batches
 from control.policies.loki.paths import PathNode
 from control.problem.problem import Allocation, PathShare, Replicas
 
@@ -94,7 +94,7 @@ def _accuracy(model: FlowModel, leaves: list[tuple[PathNode, float]]) -> float:
 def _replicas(
     model: FlowModel, shares: dict[int, float], demand_qps: float, several: bool
 ) -> tuple[Replicas, ...]:
-    configs = chosen(model)
+    configs = chosen_batches(model)
     items: dict[Key, float] = defaultdict(float)
     for at, share in shares.items():
         node = model.nodes[at]

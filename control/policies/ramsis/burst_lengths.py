@@ -61,7 +61,7 @@ class ArrivalStream:
         return (run - 1 + SURE * sqrt(run - 1)) / self.qps <= WAIT * self.slo_s
 
 
-def together(qps: float, slo_s: float) -> int:
+def gathered_arrivals(qps: float, slo_s: float) -> int:
     """Return the mean number of arrivals in the time that workers wait for a run, at least 1.
 
     A table may be in force at a load below its own.

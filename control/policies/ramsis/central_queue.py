@@ -64,7 +64,7 @@ def make(problem: TableProblem) -> SelectionPlan:
     price = PRICE + problem.options.objective.price
     most = HARDLY_LATE if problem.violation is None else problem.violation
     tried = [(table, trial_of(table, workers)) for table in candidates(setting, ask.qps, price)]
-    table, trial = best(tried, most)
+    table, trial = best_table(tried, most)
     return SelectionPlan(
         table=table,
         feasible=ask.qps <= setting.capacity_qps(),
@@ -79,7 +79,9 @@ def make(problem: TableProblem) -> SelectionPlan:
     )
 
 
-def best(tried: Sequence[tuple[Table, TrialQuality]], most: float) -> tuple[Table, TrialQuality]:
+def best_table(
+    tried: Sequence[tuple[Table, TrialQuality]], most: float
+) -> tuple[Table, TrialQuality]:
     """Return the table with the most right answers in time among those with a violation of at most
     ``most``; if there are none, the one with the most of all."""
     return max(tried, key=lambda each: (each[1].violation <= most, each[1].right))

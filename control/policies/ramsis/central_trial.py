@@ -45,10 +45,10 @@ class Workers:
 
 def trial_of(table: Table, workers: Workers) -> TrialQuality:
     """Return the outcome of ``QUERIES`` queries at the table's load, drawn with a fixed seed."""
-    return played(table, workers, _times_s(table.qps))
+    return trial_quality(table, workers, _times_s(table.qps))
 
 
-def played(table: Table, workers: Workers, times_s: Sequence[float]) -> TrialQuality:
+def trial_quality(table: Table, workers: Workers, times_s: Sequence[float]) -> TrialQuality:
     """Return the outcome of queries that arrive at these times; ``table`` has the models of
     ``workers`` in their order."""
     seconds = [model.latency_s for model in workers.models]

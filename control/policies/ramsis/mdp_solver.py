@@ -188,7 +188,7 @@ def stationary(process: DecisionProcess, choice: Ints, start: Floats | None = No
     return mass
 
 
-def worth(process: DecisionProcess, choice: Ints, mass: Floats) -> QueueValue:
+def queue_value(process: DecisionProcess, choice: Ints, mass: Floats) -> QueueValue:
     """Return expected accuracy and violation of the choices, from the mass of the states."""
     queries = mass * _taken(
         np.broadcast_to(process.served[:, :, None], process.on_time.shape), choice
@@ -270,5 +270,9 @@ def _valued(
 ) -> Solution:
     mass = stationary(process, choice, mass)
     return Solution(
-        choice=choice, values=values, worth=worth(process, choice, mass), mass=mass, sweeps=sweeps
+        choice=choice,
+        values=values,
+        worth=queue_value(process, choice, mass),
+        mass=mass,
+        sweeps=sweeps,
     )

@@ -49,7 +49,7 @@ class CandidateModel:
         return self.occupied_s or self.latency_s
 
 
-def planned(model: CandidateModel) -> CandidateModel:
+def monotone(model: CandidateModel) -> CandidateModel:
     """Return the model with times that never fall as the batch grows."""
     latency_s, occupied_s = _never_falling(model.latency_s), _never_falling(model.occupied_s)
     return replace(model, latency_s=latency_s, occupied_s=occupied_s)

@@ -41,12 +41,12 @@ def make(problem: TableProblem) -> SelectionPlan:
     return solved(problem.options, problem.ask, problem.start)
 
 
-def names(tables: Iterable[Table]) -> tuple[str, ...]:
+def tabled_models(tables: Iterable[Table]) -> tuple[str, ...]:
     """Return every model that a table may choose, in order of first occurrence."""
     return tuple(dict.fromkeys(name for table in tables for name in table.models))
 
 
-def compact(
+def table_for_wire(
     plan: SelectionPlan, variants: Sequence[str], levels_s: Sequence[float]
 ) -> SelectionTable:
     """Return a table for the wire: of neighbours in slack with equal decisions only the first.

@@ -19,12 +19,12 @@ from msgspec import structs
 
 from control.policies import policy_named, selections
 from control.policies.option_fields import DISPERSION, LOADS, VIOLATION
-from control.policies.ramsis.table_builder import TableProblem, compact, names
+from control.policies.ramsis.table_builder import TableProblem, table_for_wire, tabled_models
 from control.policies.ramsis.table_leases import (
-    alike,
-    check_memory,
+    check_models_fit,
+    models_of_kind,
     queue_workers,
-    runs,
+    run_lengths,
     whole_budget_s,
 )
 from control.policies.ramsis.tables import (
@@ -240,7 +240,7 @@ class TableJobs:
 
     def _selection(self, grid: _Grid, now: float) -> Selection:
         need, plans = grid.need, grid.plans
-        variants = names(plan.table for plan in plans)
+        variants = tabled_models(plan.table for plan in plans)
         levels_s = tuple(sorted({s for plan in plans for s in plan.table.levels_s}))
         return Selection(
             pipeline=self._pipeline.name,
@@ -251,7 +251,7 @@ class TableJobs:
             workers=need.ask.workers,
             variants=variants,
             levels_s=levels_s,
-            tables=tuple(compact(plan, variants, levels_s) for plan in plans),
+            tables=tuple(table_for_wire(plan, variants, levels_s) for plan in plans),
             complete=grid.missing is None,
         )
 
@@ -268,12 +268,12 @@ class TableJobs:
         task = self._pipeline.task(leases[0].task)
         there = tuple(devices[lease.worker] for lease in leases)
         ask = Ask(
-            models=alike(self._profile, task, there, policy),
+            models=models_of_kind(self._profile, task, there, policy),
             slo_s=self._budget_s(plan, policy, task.name, devices),
             workers=queue_workers(self._pipeline, policy, len(leases)),
             qps=0.0,
             dispersion=DISPERSION.of(policy),
-            runs=runs(self._pipeline, policy),
+            runs=run_lengths(self._pipeline, policy),
         )
         alone, set_qps = len(self._pipeline.tasks) == 1, plan.settings.demand_qps
         given = LOADS.of(policy) if alone else ()
@@ -281,7 +281,7 @@ class TableJobs:
             given = (set_qps,)
         options = options_for(kind, policy)
         setting = setting_for(options, ask)
-        check_memory(self._profile, task.name, there, self._memory, setting)
+        check_models_fit(self._profile, task.name, there, self._memory, setting)
         return _Need(
             policy=policy.name,
             task=task.name,

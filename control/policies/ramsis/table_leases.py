@@ -48,11 +48,11 @@ def allocate(problem: Problem) -> Allocation:
     ask = _ask(problem, profile)
     setting = setting_for(options_for(policy.kind, policy), ask)
     task = pipeline.root.name
-    check_memory(profile, task, problem.devices, problem.memory, setting)
+    check_models_fit(profile, task, problem.devices, problem.memory, setting)
     if spec_of(policy.kind).central_queue:
         model, batch = central_lease(setting)
     else:
-        model, batch = lease_batch(setting, runs(pipeline, policy), admits_by_turn(pipeline))
+        model, batch = lease_batch(setting, run_lengths(pipeline, policy), admits_by_turn(pipeline))
     beside = tuple(each.name for each in setting.models if each != model)
     replicas = Replicas(
         task=task, variant=model.name, batch=batch, count=ask.workers, beside=beside
@@ -86,7 +86,7 @@ def _checked_profile(problem: Problem) -> ProfileTable:
 def _ask(problem: Problem, profile: ProfileTable) -> Ask:
     pipeline, policy, task = problem.pipeline, problem.policy, problem.pipeline.root
     try:
-        models = alike(profile, task, problem.devices, policy)
+        models = models_of_kind(profile, task, problem.devices, policy)
     except ProfileError as error:
         raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
     return Ask(
@@ -109,7 +109,7 @@ def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
     return left_s
 
 
-def alike(
+def models_of_kind(
     profile: ProfileTable, task: Task, devices: tuple[str, ...], policy: Policy
 ) -> tuple[CandidateModel, ...]:
     """Return a task's models on devices of one kind, by the policy's quantiles and batches.
@@ -127,7 +127,7 @@ def alike(
     return found.pop()
 
 
-def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
+def run_lengths(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
     """Return the run lengths in which ingress may send to the workers of the root task.
 
     There are several only if these workers alone decide what runs and one ingress sends to them:
@@ -191,7 +191,7 @@ def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel
     raise AssertionError("a setting has a model that serves one query within the SLO")
 
 
-def check_memory(
+def check_models_fit(
     profile: ProfileTable,
     task: str,
     devices: Iterable[str],

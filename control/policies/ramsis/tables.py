@@ -40,7 +40,7 @@ from control.policies.ramsis.mdp import (
 from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, falls_short
 from control.policies.ramsis.pareto_models import (
     CandidateModel,
-    planned,
+    monotone,
     worthwhile,
     worthwhile_alone,
 )
@@ -149,7 +149,7 @@ def options_for(kind: str, policy: Policy) -> Options:
             f"{dispersion:g}; use ramsis, or a dispersion of 1"
         )
     return replace(
-        priced(usual, PRICE.of(policy)),
+        with_price(usual, PRICE.of(policy)),
         discretisation=DISCRETISATION.of(policy),
         steps=STEPS.of(policy),
     )
@@ -196,7 +196,7 @@ def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> Se
     """
     if len(ask.runs) == 1:
         return _solved(options, ask, ask.runs[0], start)
-    models = [planned(model) for model in ask.models]
+    models = [monotone(model) for model in ask.models]
     stream = ArrivalStream(qps=ask.qps, workers=ask.workers, slo_s=ask.slo_s)
     among = ways(models, stream, ask.runs)
     if not among:
@@ -255,17 +255,17 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
     """
     if not 0 <= violation <= 1:
         raise SelectionError(f"a violation budget of {violation:g} is no fraction; give 0..1")
-    plan = solved(priced(options, 0.0), ask)
+    plan = solved(with_price(options, 0.0), ask)
     if plan.expected_violation <= violation:
         return plan
     low, high = PRICES
-    kept = solved(priced(options, high), ask, plan)
+    kept = solved(with_price(options, high), ask, plan)
     if kept.expected_violation > violation:
         return replace(kept, feasible=False)
     ask = replace(ask, runs=(kept.table.run,))
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5
-        plan = solved(priced(options, middle), ask, kept)
+        plan = solved(with_price(options, middle), ask, kept)
         if plan.expected_violation <= violation:
             kept, high = plan, middle
         else:
@@ -364,7 +364,7 @@ def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
     Raises ``SelectionError`` if no query could be served in time.
     """
     models = FRONTS[options.front](
-        [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]
+        [whole for model in ask.models if (whole := in_runs(monotone(model), run)) is not None]
     )
     if options.discretisation == "fixed-length":
         levels_s = fixed_levels(ask.slo_s, options.steps)
@@ -381,7 +381,7 @@ def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
     )
 
 
-def described(
+def table_plan_json(
     policy: str, plan: SelectionPlan, seconds: float, wall_seconds: float, table: bool
 ) -> dict[str, Any]:
     """Return a plan as ``headrace plan --json`` prints it; ``table`` adds the decisions."""
@@ -417,6 +417,6 @@ def _table(setting: Setting, process: DecisionProcess, solution: Solution, run: 
     )
 
 
-def priced(options: Options, price: float) -> Options:
+def with_price(options: Options, price: float) -> Options:
     """Return the options with this price of a late query."""
     return replace(options, objective=replace(options.objective, price=price))

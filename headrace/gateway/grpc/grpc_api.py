@@ -10,7 +10,7 @@ import grpc
 
 from headrace.gateway.certificates import Certificates
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded, sendable
+from headrace.gateway.grpc.grpc_calls import abort, decoded_message, sendable
 from headrace.gateway.grpc.guard import guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
@@ -26,8 +26,8 @@ from headrace.gateway.http.listeners import Limits, address, taken
 from headrace.gateway.model import Model
 from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
-from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
-from headrace.gateway.protocol.payloads import configuration, metadata
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE, message_classes, pool
+from headrace.gateway.protocol.payloads import configuration, model_metadata
 from headrace.gateway.protocol.statuses import Ending, Unserved, cancelled
 from headrace.gateway.request_counts import GRPC
 
@@ -48,7 +48,7 @@ class GrpcApi:
         self._loop = asyncio.get_running_loop()
         self._waits = MessageWaits(message_s)
         self._pool = pool(DESCRIPTORS)
-        self._messages = classes(self._pool)
+        self._messages = message_classes(self._pool)
         self._health = GatewayHealth(front)
         self._replies: dict[str, Reply] = {
             "ServerLive": self._live, "ServerReady": self._ready, "ModelReady": self._model_ready,
@@ -111,7 +111,7 @@ class GrpcApi:
 
     async def _metadata(self, raw: bytes, _: Any) -> Any:
         model = self._model(self._messages.ModelMetadataRequest, raw)
-        return self._messages.ModelMetadataResponse(**metadata(model.name, model.signature))
+        return self._messages.ModelMetadataResponse(**model_metadata(model.name, model.signature))
 
     async def _config(self, raw: bytes, _: Any) -> Any:
         model = self._model(self._messages.ModelConfigRequest, raw)
@@ -119,12 +119,12 @@ class GrpcApi:
         return self._messages.ModelConfigResponse(config=self._messages.ModelConfig(**row))
 
     async def _index(self, raw: bytes, _: Any) -> Any:
-        request = decoded(self._messages.RepositoryIndexRequest, raw)
+        request = decoded_message(self._messages.RepositoryIndexRequest, raw)
         rows = self._front.index(ready_only=request.ready)
         return self._messages.RepositoryIndexResponse(models=rows)
 
     def _model(self, kind: Any, raw: bytes) -> Model:
-        request = decoded(kind, raw)
+        request = decoded_message(kind, raw)
         return self._front.model(request.name, request.version)
 
     # ------------------------------------------------------------------ inference
@@ -135,7 +135,7 @@ class GrpcApi:
         try:
             bodies.take(len(raw))
             try:
-                request = decoded(self._messages.ModelInferRequest, raw)
+                request = decoded_message(self._messages.ModelInferRequest, raw)
                 name = request.model_name
                 reply = await self._inferred(request, context, waited_s)
             finally:

@@ -24,7 +24,7 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return {n: said for n, said in headers.items() if said.isascii() and said.isprintable()}
 
 
-def decoded(kind: Any, raw: bytes) -> Any:
+def decoded_message(kind: Any, raw: bytes) -> Any:
     """Decode a message of a class; raise ``Unserved`` if the bytes hold none."""
     try:
         return kind.FromString(raw)

@@ -11,7 +11,7 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, authorization, decoded, undecodable
+from headrace.gateway.grpc.grpc_calls import abort, authorization, decoded_message, undecodable
 from headrace.gateway.grpc.message_waits import MessageWaits
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
@@ -86,7 +86,7 @@ def health_handlers(servicer: GatewayHealth, waits: MessageWaits) -> Any:
         async def handled(_: Any, context: Any) -> Any:
             try:
                 with servicer.place(context.invocation_metadata()):
-                    request = decoded(kind, await waits.only(context))
+                    request = decoded_message(kind, await waits.only(context))
                     return await reply(request, context)
             except Unserved as error:
                 await abort(context, error.status)

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from headrace.gateway.front import Front
-from headrace.gateway.http.http_responses import failed, inference, json_response
+from headrace.gateway.http.http_responses import error_response, inference, json_response
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.requests import InferRequest
 from headrace.gateway.protocol.statuses import Ending, Unserved
@@ -82,17 +82,17 @@ async def _send_events(response: web.StreamResponse, model: Model, stream: Answe
 async def _next_event(model: Model, stream: AnswerStream) -> bytes:
     try:
         async with asyncio.timeout(HEARTBEAT_S):
-            return event(model, await stream.answers.get())
+            return answer_event(model, await stream.answers.get())
     except TimeoutError:
         return b": still here\n\n"
 
 
-def event(model: Model, answer: Answer) -> bytes:
+def answer_event(model: Model, answer: Answer) -> bytes:
     """Return the event of an answer: its id, outcome, status and body."""
     try:
         response = inference(model.served(answer, _JSON), _JSON)
     except Unserved as error:
-        response = failed(error.status)
+        response = error_response(error.status)
     row = {
         "id": answer.id, "outcome": answer.outcome, "status": response.status,
         "body": msgspec.Raw(response.body),  # type: ignore[arg-type]

@@ -15,13 +15,13 @@ from aiohttp import web
 from headrace.gateway.body_budget import HeldBody
 from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http.answer_api import AnswerApi
-from headrace.gateway.http.http_responses import failed, inference, json_response, refused
+from headrace.gateway.http.http_responses import error_response, inference, json_response, refused
 from headrace.gateway.http.listeners import Limits
 from headrace.gateway.http.loop_lag import LoopLag
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
 from headrace.gateway.protocol.content_codings import unpacked
-from headrace.gateway.protocol.payloads import configuration, metadata
+from headrace.gateway.protocol.payloads import configuration, model_metadata
 from headrace.gateway.protocol.requests import HEADER_LENGTH, InferRequest, parsed
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import HTTP
@@ -70,7 +70,7 @@ class HttpApi:
                 self._front.check(request.headers.get("Authorization", ""))
             response = await handler(request)
         except Unserved as error:
-            response = failed(error.status)
+            response = error_response(error.status)
         except web.HTTPException as error:
             response = refused(error)
         if request.content.exception() is not None:
@@ -95,7 +95,7 @@ class HttpApi:
 
     async def _metadata(self, request: web.Request) -> web.Response:
         model = self._model(request)
-        return json_response(metadata(model.name, model.signature))
+        return json_response(model_metadata(model.name, model.signature))
 
     async def _config(self, request: web.Request) -> web.Response:
         model = self._model(request)
@@ -124,7 +124,7 @@ class HttpApi:
             response, ending = await self._inferred(request, began_s)
         except Unserved as error:
             ending = error.status.ending
-            response = failed(error.status)
+            response = error_response(error.status)
         except web.HTTPRequestEntityTooLarge as error:
             ending = Ending.TOO_LARGE
             response = json_response({"error": error.text}, 413)

@@ -24,7 +24,7 @@ def inference(served: Served, asked: InferRequest) -> web.Response:
     return web.Response(body=body, content_type=kind, headers=headers)
 
 
-def failed(status: Status) -> web.Response:
+def error_response(status: Status) -> web.Response:
     """Return the HTTP response for a request that was not served."""
     return json_response({"error": status.text}, status.ending.http, status.headers)
 

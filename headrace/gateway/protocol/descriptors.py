@@ -152,7 +152,7 @@ def pool(others: Sequence[Any] = ()) -> Any:
     return made
 
 
-def classes(pool: Any) -> SimpleNamespace:
+def message_classes(pool: Any) -> SimpleNamespace:
     """Return the message classes by name."""
     return SimpleNamespace(**dict(_classes(pool)))
 

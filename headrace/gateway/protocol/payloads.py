@@ -212,7 +212,7 @@ def _misfit(what: str) -> Unserved:
 _CONFIG_TYPES = {BYTES: "TYPE_STRING"} | {name: f"TYPE_{name}" for name in DTYPES}
 
 
-def metadata(name: str, signature: Signature | None) -> dict[str, Any]:
+def model_metadata(name: str, signature: Signature | None) -> dict[str, Any]:
     """Return the metadata of a model, as JSON."""
     shown = signature or PLAIN
     return {

@@ -11,7 +11,7 @@ from operators.input_place import NO_ENDS, InputPlaces, InputStart, commit_at, s
 from schemas.effects import OUTPUTS, QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.topic_admin import partitions_of
-from streams.kafka.egress_recovery import WAIT_S, by_slot, commit_now, commits, notes
+from streams.kafka.egress_recovery import WAIT_S, by_slot, commit_now, commits, notes_by_slot
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -42,7 +42,7 @@ def input_start(
     slots = range(partitions_of(kafka, outputs))
     noted = highest(
         upto_of(note)
-        for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
+        for _, note in notes_by_slot(kafka, f"{pipeline.name}.egress", outputs, slots).values()
     )
     closed = {p - first: place for p, place in noted.items()}
     source = source or kafka

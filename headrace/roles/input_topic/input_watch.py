@@ -61,7 +61,7 @@ def watched_input(
             looks = look_at(kafka, topic, within_s)
             while not over.wait(every_s):
                 now = next(looks)
-                error = changed(topic, seen, now)
+                error = topic_change(topic, seen, now)
                 if error is not None:
                     fail(error)
                     return
@@ -121,7 +121,7 @@ def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
     broker does not confirm it within ``CHECK_S``.
     """
     until_s = time.monotonic() + CHECK_S
-    error = verdict(topic, seen, _looks(kafka, topic, until_s))
+    error = agreed_change(topic, seen, _looks(kafka, topic, until_s))
     if error is not None:
         raise error
 
@@ -134,7 +134,7 @@ def _looks(kafka: KafkaConfig, topic: str, until_s: float) -> Iterator[TopicLook
         time.sleep(AGAIN_S)
 
 
-def verdict(
+def agreed_change(
     topic: str, seen: TopicLook, looks: Iterable[TopicLook | None]
 ) -> InputMadeAnew | PartitionsChanged | BrokerError | None:
     """Return the change of a topic whose offsets went back, by several looks; None if there is
@@ -144,7 +144,7 @@ def verdict(
     """
     same = 0
     for now in looks:
-        error = changed(topic, seen, now)
+        error = topic_change(topic, seen, now)
         if error is not None:
             return error
         same += now is not None and now != UNKNOWN_TOPIC
@@ -156,7 +156,7 @@ def verdict(
     )
 
 
-def changed(
+def topic_change(
     topic: str, seen: TopicLook, now: TopicLook | None
 ) -> InputMadeAnew | PartitionsChanged | None:
     """Return the change of the topic since it was ``seen``, or None.

@@ -77,7 +77,7 @@ def observed(
     if metrics is not None and logs.metrics_port is not None:
         port = _served((metrics, *folds), health, pipeline, logs, reading)
         where = {"metrics": metrics_url(logs.metrics_host, port)}
-    started(role, pipeline.name, where, env)
+    log_start(role, pipeline.name, where, env)
     watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)
     ended(role, pipeline.name)
@@ -134,7 +134,7 @@ def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[MetricSam
     yield from (("lag_records", (topic,), records) for topic, records in behind.items())
 
 
-def started(role: str, pipeline: str, where: Mapping[str, str], env: Mapping[str, str]) -> None:
+def log_start(role: str, pipeline: str, where: Mapping[str, str], env: Mapping[str, str]) -> None:
     """Log the start of a role; ``where`` has the addresses that it serves, by what they serve."""
     again = env.get(RESTARTED, "")
     text = f"{role} of {pipeline} {f'restarted after it {again}' if again else 'started'}"

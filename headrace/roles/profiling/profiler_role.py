@@ -39,7 +39,7 @@ from headrace.roles.profiling.present_devices import check_device
 from headrace.roles.profiling.samples import ReadBack, Samples
 from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
 from operators.calls.device_faults import device_lost
-from operators.calls.user_frames import sentence
+from operators.calls.user_frames import error_sentence
 from operators.join import as_list
 from operators.profiler import Judge, Profile, Profiler
 from operators.scoring.scorer import exact_match, parts_of
@@ -185,7 +185,7 @@ class ProfilerRole:
         except (Exception, SystemExit) as error:
             if device_lost(error):
                 raise  # only a new process can use the device
-            return self._result(request, Profile(), sentence(error))
+            return self._result(request, Profile(), error_sentence(error))
         return self._result(request, found, "")
 
     def _result(self, request: ProfileRequest, found: Profile, error: str) -> ProfileResult:

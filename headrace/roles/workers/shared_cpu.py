@@ -6,7 +6,7 @@ from threading import Condition
 from typing import Any
 
 from headrace.roles.workers.device_time import DeviceTime
-from operators.timed_batch import later
+from operators.timed_batch import delayed_batch
 from streams.live.executors import Operator
 from streams.live.steady_clock import Clock
 
@@ -99,6 +99,6 @@ class PartOperator:
         asked_s = self._cpu.clock()
 
         def begun() -> list[Any]:
-            return self._operator.predict(later(batch, self._cpu.clock() - asked_s))
+            return self._operator.predict(delayed_batch(batch, self._cpu.clock() - asked_s))
 
         return self._cpu.run(self._part, begun, self._used_s)

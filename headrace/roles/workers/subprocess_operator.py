@@ -26,11 +26,11 @@ import psutil
 from headrace.config.pipeline_file import make_importable
 from operators.calls.device_faults import device_lost, raise_if_lost
 from operators.calls.operator_outputs import listed
-from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
+from operators.calls.user_frames import OperatorFailed, error_sentence, trace, with_frames
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
 from operators.serving.fanout import reason_of
-from operators.timed_batch import OutOfTime, later
+from operators.timed_batch import OutOfTime, delayed_batch
 from schemas.pipeline import Variant
 from streams.live.executors import LOAD_S, STUCK_S
 
@@ -103,7 +103,7 @@ class Isolated:
         pipe = self._pipe
         assert pipe is not None
         with contextlib.suppress(OSError):  # the process has ended, as the wait for its answer sees
-            pipe.send(later(batch, time.monotonic() - asked_s))
+            pipe.send(delayed_batch(batch, time.monotonic() - asked_s))
         said = self._answer(self._batch_s, "took")
         if isinstance(said, _Raised):
             raise OperatorFailed(f"{self._variant.key} raised {said.sentence}", said.trace)
@@ -256,7 +256,7 @@ def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
     except BaseException as error:
         if device_lost(error):
             raise  # this process can use the device no more; the worker starts another one
-        return _Raised(with_frames(sentence(error), error), trace(error))
+        return _Raised(with_frames(error_sentence(error), error), trace(error))
 
 
 def _portable(output: Any) -> Any:
@@ -271,7 +271,7 @@ def _portable(output: Any) -> Any:
 
 def _load_failed(error: BaseException) -> _Raised:
     own_message = isinstance(error, OperatorFailed)
-    text = str(error) if own_message else with_frames(sentence(error), error)
+    text = str(error) if own_message else with_frames(error_sentence(error), error)
     return _Raised(text, "" if own_message else trace(error))
 
 

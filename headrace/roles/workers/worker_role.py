@@ -73,7 +73,7 @@ def run_worker(
         preload_operators(pipeline, devices)
         journals = {each: crash_journal(pipeline, each) for each in names}
     links = file_links(file)
-    nodes = workers(file, devices, device, incarnation, profile, journals, links)
+    nodes = worker_nodes(file, devices, device, incarnation, profile, journals, links)
     namesakes.check()
     follow_link_file(links, pipeline.name)
     transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
@@ -83,7 +83,7 @@ def run_worker(
         run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
-def workers(
+def worker_nodes(
     file: PipelineFile,
     devices: Mapping[str, str],
     device: str,

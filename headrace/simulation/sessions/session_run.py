@@ -82,7 +82,7 @@ class SessionsRun:
     refused: Mapping[str, str]
 
 
-def played(
+def played_sessions(
     file: PipelineFile, sessions: Path, recorded: Path, seconds: float, seed: int
 ) -> SessionsRun:
     """Play the sessions of a file; raises ``PipelineError`` and ``PlanError``."""
@@ -91,13 +91,13 @@ def played(
     recording = Recording(file.pipeline, space, read_truth(recorded, space.space))
     profilers = RecordedProfilers(space, recording, space.profilers)
     delays = drawn(np.random.default_rng([seed, 2]))
-    system = simulated(file, space, recording, profilers, delays)
+    system = simulated_system(file, space, recording, profilers, delays)
     results = lives(listed, SETTLES_S, seconds)
     payload = b"\0" * int(recording.truth.sent[:, 0].mean())
-    for entry in entries(file, results, payload, seed):
+    for entry in session_inputs(file, results, payload, seed):
         system.input(*entry)
     system.run(SETTLES_S + seconds + file.pipeline.longest_deadline_s + 1.0)
-    records = {topic: written(system, topic) for topic in KEPT}
+    records = {topic: written_records(system, topic) for topic in KEPT}
     return summed(file, recording, records, results, seconds, profilers.spent_s)
 
 
@@ -113,7 +113,7 @@ def _life(session: Listed, from_s: float, ends_s: float) -> SessionResult:
     return SessionResult(session, opened_s, closed_s)
 
 
-def simulated(
+def simulated_system(
     file: PipelineFile, space: SessionSpace, recording: Recording, profilers: RecordedProfilers,
     delays: Delays,
 ) -> Simulated:  # fmt: skip
@@ -158,7 +158,7 @@ def _solved(effect: Solve) -> tuple[Solved | Failed, float]:
 Entry = tuple[float, str, int, Command | Query]  # time, topic, partition
 
 
-def entries(
+def session_inputs(
     file: PipelineFile, results: Mapping[str, SessionResult], payload: bytes, seed: int
 ) -> list[Entry]:
     """Return the commands and queries of sessions; gaps of queries are exponential."""
@@ -237,7 +237,7 @@ def summed(
     )  # fmt: skip
 
 
-def written(system: Simulated, topic: str) -> list[Any]:
+def written_records(system: Simulated, topic: str) -> list[Any]:
     """Return the records of a topic in the order of writing."""
     rows = [row for each in system.written(topic).values() for row in each]
     return [record for record, _ in sorted(rows, key=lambda row: row[1])]

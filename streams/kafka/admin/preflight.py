@@ -18,7 +18,7 @@ from streams.kafka.admin.acl_rights import (
     Right,
     rights,
 )
-from streams.kafka.admin.topic_admin import described, ensure_topics, may
+from streams.kafka.admin.topic_admin import ensure_topics, may, topic_descriptions
 from streams.kafka.admin.topic_settings import settings_of
 from streams.kafka.kafka_client import asked, consumer, reach
 from streams.kafka.kafka_config import KafkaConfig
@@ -48,7 +48,7 @@ def prepare(
     named = {right.name for right in needed if right.resource == TOPIC}
     made = ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
     _await_leaders(config, made, max(timeout_s, LED_WITHIN_S))
-    _check(config, TOPIC, needed, described(config, named, timeout_s))
+    _check(config, TOPIC, needed, topic_descriptions(config, named, timeout_s))
     _check_sizes(config, needed, timeout_s)
     groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
     # Skip it without users: there are no rights, and the first answer on groups takes a second.

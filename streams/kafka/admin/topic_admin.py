@@ -31,7 +31,9 @@ REFERENCES = 3  # to a topic's id: by its description, a local name and ``getref
 REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
 
 
-def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> dict[str, Any]:
+def topic_descriptions(
+    config: KafkaConfig, topics: Iterable[str], timeout_s: float
+) -> dict[str, Any]:
     """Return each topic's description with this user's operations, or its ``KafkaError``.
 
     Raise ``BrokerError`` if no broker answers.
@@ -53,7 +55,7 @@ def topic_id_on(config: KafkaConfig, topic: str) -> str:
     Raise ``BrokerError`` if no broker answers, or the broker cannot describe the topic, as one that
     has just started. Without the id, a recreated topic would go unnoticed.
     """
-    found = described(config, (topic,), ANSWERS_S)[topic]
+    found = topic_descriptions(config, (topic,), ANSWERS_S)[topic]
     if isinstance(found, KafkaError):
         raise BrokerError(
             f"topic {topic!r} cannot be described at present: {found.str()}; start this role anew"
@@ -141,7 +143,7 @@ def ensure_topics(
     too few partitions.
     """
     wanted = tuple(wanted)
-    there = described(config, (topic.name for topic in wanted), timeout_s)
+    there = topic_descriptions(config, (topic.name for topic in wanted), timeout_s)
     made: list[Topic] = []
     missing: list[NewTopic] = []
     copies = 0
@@ -222,7 +224,7 @@ def _await_known(config: KafkaConfig, names: list[str], timeout_s: float) -> Non
     until = time.monotonic() + timeout_s
     while unknown := [
         name
-        for name, found in described(config, names, timeout_s).items()
+        for name, found in topic_descriptions(config, names, timeout_s).items()
         if isinstance(found, KafkaError) and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     ]:
         if time.monotonic() > until:
@@ -260,7 +262,7 @@ def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = ANSW
 
     Raise ``BrokerError`` if this user may not read it or no broker answers.
     """
-    found = described(config, (topic,), timeout_s)[topic]
+    found = topic_descriptions(config, (topic,), timeout_s)[topic]
     if not isinstance(found, KafkaError):
         if not may(found, AclOperation.READ):
             raise BrokerError(forbidden(config, "Read", "topic", topic))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
-from streams.kafka.admin.topic_admin import described
+from streams.kafka.admin.topic_admin import topic_descriptions
 from streams.kafka.admin.topic_settings import seen_settings
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import Place
@@ -37,7 +37,7 @@ def copies_of(config: KafkaConfig, places: Collection[Place], timeout_s: float) 
     broker answers.
     """
     topics = {topic for topic, _ in places}
-    found = described(config, topics, timeout_s)
+    found = topic_descriptions(config, topics, timeout_s)
     settings, _ = seen_settings(config, topics, timeout_s)
     return [
         Copies(

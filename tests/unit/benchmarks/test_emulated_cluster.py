@@ -6,7 +6,7 @@ from benchmarks.emulated_cluster import APART, DEVICES, Outage, Recovery, prepar
 from headrace.arrivals.arrival_processes import Rates
 from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.planning.dry_run import PlanRequest, plans
+from headrace.planning.dry_run import PlanRequest, dry_run_plans
 from schemas.enumerations import PlanCause
 from schemas.records import Lease, Plan
 from tests.builders import a_lease, a_plan
@@ -50,5 +50,5 @@ def test_without_the_papers_data_the_shipped_pipeline_scales_from_hardware_to_ac
     assert isinstance(rates, Rates)
     least, most = min(rates.rates_qps), max(rates.rates_qps)
     asked = PlanRequest(demands_qps=(least, most), devices=DEVICES)
-    found = [each.allocation.mode for each in plans(read_pipeline_file(path), asked)]
+    found = [each.allocation.mode for each in dry_run_plans(read_pipeline_file(path), asked)]
     assert found == ["hardware", "accuracy"]

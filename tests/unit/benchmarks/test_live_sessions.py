@@ -15,7 +15,7 @@ from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.simulation.sessions.session_results import as_row
-from headrace.simulation.sessions.session_run import played
+from headrace.simulation.sessions.session_run import played_sessions
 from operators.join import as_list
 from operators.profiler import Profiler, Sample
 
@@ -42,6 +42,6 @@ def test_sessions_open_in_turn_and_are_served_in_simulation(tmp_path: Path) -> N
     assert len(listed) == 8
     assert len({each.opens_s for each in listed}) == 8
     assert max(each.opens_s + (each.lasts_s or 0.0) for each in listed) <= 60.0
-    run = as_row(played(file, path, truth, 60.0, 0))
+    run = as_row(played_sessions(file, path, truth, 60.0, 0))
     assert run["served"] == 2 * len(KINDS)
     sys.modules.pop("live_sessions_operators", None)

@@ -14,13 +14,13 @@ from benchmarks.papers.kairos_cases import (
     normal_sizes,
     slower,
 )
-from control.policies.kairos.query_sizes import parsed
+from control.policies.kairos.query_sizes import parsed_sizes
 from headrace.config.profile_files import planning_profile
 from tests.unit.benchmarks.test_papers_kairos import a_data_folder
 
 
 def test_a_normal_distribution_of_sizes_has_its_mean_and_deviation() -> None:
-    sizes = parsed(normal_sizes(400, 150), "normal")
+    sizes = parsed_sizes(normal_sizes(400, 150), "normal")
     assert math.fsum(sizes.probabilities) == pytest.approx(1.0)
     assert sizes.sizes[-1] == 1000
     # Sizes are rounded up to classes of 10, and the left tail is cut off.

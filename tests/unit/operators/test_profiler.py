@@ -9,7 +9,7 @@ import pytest
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Knob, Space, Stage
 from operators.join import as_list
-from operators.profiler import Profiler, Sample, in_batches, outputs_of
+from operators.profiler import Profiler, Sample, block_outputs, in_batches
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Value
 
@@ -99,12 +99,12 @@ def test_a_batch_that_fails_runs_item_by_item() -> None:
     def predict(values: list[Value]) -> list[Any]:
         return [10 // int(str(value)) for value in values]
 
-    good, bad, other = outputs_of(predict, [5, 0, 2])
+    good, bad, other = block_outputs(predict, [5, 0, 2])
     assert (good, other) == (2, 5)
     assert isinstance(bad, ZeroDivisionError)
-    assert outputs_of(predict, []) == []
-    assert outputs_of(lambda values: [1], [1, 2]) == [1, 1]
-    short = outputs_of(lambda values: [], [1, 2])
+    assert block_outputs(predict, []) == []
+    assert block_outputs(lambda values: [1], [1, 2]) == [1, 1]
+    short = block_outputs(lambda values: [], [1, 2])
     assert [str(each) for each in short] == ["0 outputs for 1 inputs"] * 2
 
 
@@ -115,7 +115,7 @@ def test_an_operator_that_changes_its_inputs_changes_no_sample() -> None:
         return [value["text"][0] for value in values]
 
     samples: list[Value] = [{"raw": "a"}, {"raw": ""}]
-    first, refused = outputs_of(predict, samples)
+    first, refused = block_outputs(predict, samples)
     assert (first, type(refused)) == ("a", IndexError)
     assert samples == [{"raw": "a"}, {"raw": ""}]
 

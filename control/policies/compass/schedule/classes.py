@@ -48,7 +48,7 @@ class Classes:
         return self.plan[session][int(self.demand[column])]
 
 
-def classes(instance: Instance) -> Classes:
+def session_classes(instance: Instance) -> Classes:
     """Return the classes of the sessions that have plans."""
     numbers = _Demands()
     plan = tuple(_by_demand(session, numbers) for session in instance.sessions)

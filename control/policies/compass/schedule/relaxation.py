@@ -249,7 +249,7 @@ def _restricted(
     """Solve over active columns beside fixed ones, all GPUs scaled; None if infeasible."""
     columns = np.flatnonzero(active)
     base = np.bincount(data.classes.demand, fixed, minlength=len(data.takes)) @ data.takes
-    program = assemble(data, columns, (data.free - base) * scale, data.limit * scale)
+    program = restricted_program(data, columns, (data.free - base) * scale, data.limit * scale)
     found = _OPTIMIZE.linprog(
         program.objective,
         A_ub=program.upper,
@@ -280,7 +280,7 @@ class Program:
     equal_rhs: Floats | None
 
 
-def assemble(data: ProgramData, columns: Ints, free: Floats, limit: Floats) -> Program:
+def restricted_program(data: ProgramData, columns: Ints, free: Floats, limit: Floats) -> Program:
     """Return the program over some columns, which must place all sessions of their classes."""
     owners, at = np.unique(data.classes.owner[columns], return_inverse=True)
     bins, rows = len(data.tier), len(data.free)

@@ -15,8 +15,8 @@ from control.policies.compass.schedule.classes import Ints
 from control.policies.compass.schedule.relaxation import (
     ProgramData,
     Relaxed,
-    assemble,
     column_values,
+    restricted_program,
 )
 
 EPSILON = 1e-6
@@ -204,7 +204,7 @@ def _movable(filling: PackedSessions, relaxed: Relaxed) -> Ints:
 def _integer(data: ProgramData, columns: Ints, fixed: Ints) -> Ints | None:
     found = data.classes
     base = np.bincount(found.demand, fixed, minlength=len(data.takes)) @ data.takes
-    program = assemble(data, columns, data.free - base, data.limit)
+    program = restricted_program(data, columns, data.free - base, data.limit)
     constraints = [optimize.LinearConstraint(program.upper, ub=program.upper_rhs)]
     if program.equal is not None:
         assert program.equal_rhs is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from control.policies.compass.packing import gpus
-from control.policies.compass.schedule.classes import Classes, chosen_plans, classes
+from control.policies.compass.schedule.classes import Classes, chosen_plans, session_classes
 from control.policies.compass.schedule.greedy import first_fit, greedy_pairs
 from control.policies.compass.schedule.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
 from control.policies.compass.schedule.relaxation import ProgramData, Relaxed, model, relax
@@ -83,7 +83,7 @@ def schedule(instance: Instance, objective: str, meter: Meter = unmetered) -> Sc
 
 
 def _goodput(instance: Instance) -> Schedule:
-    found = classes(instance)
+    found = session_classes(instance)
     made = _solved(instance, found, GOODPUT)
     assert made is not None
     filling, relaxed = made
@@ -98,7 +98,7 @@ def _goodput(instance: Instance) -> Schedule:
 
 
 def _cost(instance: Instance) -> Schedule:
-    found = classes(instance)
+    found = session_classes(instance)
     planless = any(not session.plans for session in instance.sessions)
     made = None if planless else _solved(instance, found, COST)
     if made is None or unplaced(made[0]) > 0:
@@ -174,7 +174,7 @@ def finished(
 
     Raises ``PlanError`` if they do not fit, which would be a bug of the scheduler.
     """
-    used = packed(instance, plans)
+    used = opened_gpus(instance, plans)
     for name, count in used.items():
         limit = instance.tiers[name].gpus
         if limit is not None and count > limit:
@@ -194,7 +194,7 @@ def finished(
     )
 
 
-def packed(instance: Instance, plans: Sequence[int | None]) -> dict[str, int]:
+def opened_gpus(instance: Instance, plans: Sequence[int | None]) -> dict[str, int]:
     """Return the number of empty GPUs that each tier opens for these plans, packed exactly."""
     counts: dict[tuple[str, str], list[int]] = {}
     for session, plan in zip(instance.sessions, plans, strict=True):

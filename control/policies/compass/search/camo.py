@@ -33,8 +33,8 @@ from control.policies.compass.search.composition import Deployment, HopBytes, St
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
 from control.policies.compass.search.pricing import (
     Priced,
-    affordable,
     cheapest_estimates,
+    may_be_affordable,
     priced,
 )
 from control.policies.compass.search.sequential_test import (
@@ -116,7 +116,7 @@ def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
     """Return whether a plan of a configuration is fast and cheap enough, by a profile with sizes;
     if none is, its accuracy needs no further samples."""
     c, seconds, sent = found.configuration, np.array(found.seconds), np.array(found.sent)
-    return affordable(deployment, c, seconds, sent, slo.latency_s, slo.usd_per_h)
+    return may_be_affordable(deployment, c, seconds, sent, slo.latency_s, slo.usd_per_h)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def priced(
     return tuple(cheap.values())
 
 
-def affordable(
+def may_be_affordable(
     deployment: Deployment,
     configuration: int,
     seconds: Floats,

@@ -135,7 +135,7 @@ class ProfileStore:
         return sorted(found, key=lambda name: self._sets[name].newest)
 
 
-def known(
+def decided_profiles(
     space: Space, blocks: Mapping[Block, ProfileResult], floor: float, rule: StopRule
 ) -> tuple[Profiled, ...]:
     """Return the profiles whose test against ``floor`` the known blocks of a set decide."""

@@ -22,7 +22,7 @@ from control.policies.compass.search.profile_store import Block
 from control.policies.compass.search.search_step import (
     SearchProblem,
     SearchStep,
-    deployed,
+    deployment_of,
     same_search,
 )
 from control.policies.compass.search.sequential_test import Estimate
@@ -77,7 +77,7 @@ class SearchRun:
         slo = problem.slo
         self._goal = ProfileGoal(
             problem.sessions.space, slo.accuracy, problem.options.rule,
-            partial(may_comply, deployed(problem), slo),
+            partial(may_comply, deployment_of(problem), slo),
         )  # fmt: skip
         self._used_s = used_s
         self._run = self._new_run(-1)

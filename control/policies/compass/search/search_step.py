@@ -94,14 +94,14 @@ def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
     return tuple(order)
 
 
-def deployed(problem: SearchProblem) -> Deployment:
+def deployment_of(problem: SearchProblem) -> Deployment:
     """Return the tiers and links of a search's session."""
     return session_deployment(problem.sessions, model_bytes(problem.sessions), problem.qps)
 
 
 def _fresh(problem: SearchProblem) -> SessionSearch:
     search = SEARCHES[problem.options.surrogate]
-    return search(deployed(problem), problem.slo, problem.options, None, problem.history)
+    return search(deployment_of(problem), problem.slo, problem.options, None, problem.history)
 
 
 def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from control.checks.allocation_check import check_allocation, items_per_s, rate
+from control.checks.allocation_check import check_allocation, device_rate, items_per_s
 from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
-from control.checks.violations import Constraint, Violation, sentence
+from control.checks.violations import Constraint, Violation, violation_text
 from control.controller.plan_gate import PlanGate
 from control.policies import POLICIES
 from control.policies.option_fields import with_options
@@ -156,7 +156,7 @@ def half_of_the_slo(plan: Allocation, problem: Problem) -> tuple[Allocation, Pro
 def more_demand(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
     """Demand more than the least loaded variant serves."""
     arriving = items_per_s(plan, problem)
-    able = [(r.count * rate(problem, r), arriving[r.key, r.device]) for r in plan.replicas
+    able = [(r.count * device_rate(problem, r), arriving[r.key, r.device]) for r in plan.replicas
             if arriving.get((r.key, r.device), 0.0) > 0]  # fmt: skip
     most = max(capacity / items for capacity, items in able)
     return plan, replace(problem, demand_qps=problem.demand_qps * most * 1.01)
@@ -262,7 +262,7 @@ def test_a_mutated_allocation_is_caught(mutate: Mutation, problem: Problem, name
     mutated, conditions = mutate(plan, asked)
     violations = check_allocation(mutated, conditions)
     assert MUTATIONS[mutate] in named(violations), violations
-    assert all(sentence(each) for each in violations)
+    assert all(violation_text(each) for each in violations)
 
 
 # Shapes that are rare in drawn problems: tied branches, branch bounds, no fan-out.
@@ -397,7 +397,9 @@ def test_old_and_new_variant_must_fit_together_while_a_worker_swaps() -> None:
     assert violation == Violation(
         Constraint.SWAP_MEMORY, ("c", "read/vit", "read/forest"), 120 * MB, MEMORY
     )
-    assert "holds read/forest until read/vit is loaded, together 120 MB" in sentence(violation)
+    assert "holds read/forest until read/vit is loaded, together 120 MB" in violation_text(
+        violation
+    )
     # The variant loading under the current lease counts, whatever the worker serves meanwhile.
     assert named(check_plan(PLAN, held)) == {Constraint.SWAP_MEMORY}
     # A lease without a load passes: slots of a lost worker are handed on whatever the size.
@@ -566,4 +568,4 @@ def test_every_constraint_has_a_sentence() -> None:
         violation = Violation(constraint, ("x", "y", "z"), 3.0, 2.0)
         if constraint is Constraint.SUM_OF_ROUTES:
             violation = replace(violation, subject=("x", "y"))
-        assert sentence(violation)
+        assert violation_text(violation)

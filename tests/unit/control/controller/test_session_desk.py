@@ -9,7 +9,7 @@ from control.controller.session_desk import SessionDesk
 from control.policies.solvers import solve
 from control.problem.sample_sets import Truth
 from control.problem.seats import open_seats
-from control.sessions.session_book import settings_of
+from control.sessions.session_book import held_settings
 from schemas.effects import SESSIONS, Forget, Send, Solve
 from schemas.enumerations import NodeState, SessionState
 from schemas.pipeline import Pipeline, Policy
@@ -167,7 +167,7 @@ def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
     desk.start(None, 0.0)
     made = desk.stamped(PLAN, DEVICES, 0.0)
     for seat in open_seats(PLAN.leases, DEVICES):
-        held = settings_of(made.sessions, seat.task, [seat.slot])
+        held = held_settings(made.sessions, seat.task, [seat.slot])
         desk.take(replace(reported(), node=seat.worker, held=held), 0.1)
     desk.stamped(PLAN, DEVICES, 0.1)
     assert state_of(desk) is SessionState.SERVING

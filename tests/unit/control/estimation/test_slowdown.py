@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.estimation.report_deltas import ReportDeltas
-from control.estimation.slowdown import FEWEST, SHORT_S, Slowdown, drifted, ran_since
+from control.estimation.slowdown import FEWEST, SHORT_S, Slowdown, drifted_kind, ran_since
 from profiles.profile_table import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
@@ -92,7 +92,7 @@ def test_unmeasured_variant_gives_no_slowdown() -> None:
 
 
 def test_plan_is_outdated_when_device_slowdowns_change_much() -> None:
-    assert drifted({}, {"cpu": 1.14}) is None
-    assert drifted({}, {"cpu": 1.2}) == ("cpu", 1.2)
-    assert drifted({"cpu": 2.0}, {"cpu": 1.9}) is None
-    assert drifted({"cpu": 2.0}, {}) == ("cpu", 1.0)
+    assert drifted_kind({}, {"cpu": 1.14}) is None
+    assert drifted_kind({}, {"cpu": 1.2}) == ("cpu", 1.2)
+    assert drifted_kind({"cpu": 2.0}, {"cpu": 1.9}) is None
+    assert drifted_kind({"cpu": 2.0}, {}) == ("cpu", 1.0)

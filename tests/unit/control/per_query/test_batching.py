@@ -15,7 +15,7 @@ from control.per_query.batching import (
     batch_size,
     batcher_of,
     most_held,
-    released,
+    release_rule,
     sparing,
 )
 from schemas.pipeline import Policy
@@ -42,8 +42,12 @@ def test_a_batch_is_what_waits_up_to_the_plans() -> None:
 
 
 def test_batch_start_reason_is_reported() -> None:
-    assert [released(4, 4), released(3, 4), released(3, 4, "patient")] == ["full", "idle", "due"]
-    assert released(4, 4, "patient") == "full"
+    assert [release_rule(4, 4), release_rule(3, 4), release_rule(3, 4, "patient")] == [
+        "full",
+        "idle",
+        "due",
+    ]
+    assert release_rule(4, 4, "patient") == "full"
 
 
 def test_worker_holds_its_items_until_more_can_have_arrived() -> None:

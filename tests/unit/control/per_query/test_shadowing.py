@@ -9,9 +9,9 @@ from control.per_query.shadowing import (
     VALID_S,
     RecentSlack,
     has_room,
+    is_sampled,
     is_shadow,
     most_accurate_ways,
-    sampled,
     shadow_of,
 )
 from schemas.records import Origin
@@ -32,14 +32,14 @@ LEASES = (
 def test_the_share_of_the_queries_is_sampled_whatever_their_rhythm(share: float) -> None:
     for step in (1, 2, 10, 100, 128):
         origins = [Origin(p, step * n) for p in range(4) for n in range(10_000)]
-        found = sum(sampled(origin, share) for origin in origins) / len(origins)
+        found = sum(is_sampled(origin, share) for origin in origins) / len(origins)
         assert found == pytest.approx(share, rel=0.12)
 
 
 def test_all_or_none_can_be_sampled() -> None:
     origins = [Origin(1, offset) for offset in range(1000)]
-    assert all(sampled(origin, 1.0) for origin in origins)
-    assert not any(sampled(origin, 0.0) for origin in origins)
+    assert all(is_sampled(origin, 1.0) for origin in origins)
+    assert not any(is_sampled(origin, 0.0) for origin in origins)
 
 
 def test_a_shadow_goes_to_the_most_accurate_variant_of_each_task_by_turns() -> None:

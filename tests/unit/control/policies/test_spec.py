@@ -12,7 +12,7 @@ from control.policies import POLICIES, known_kinds, policy_named, selections, sp
 from control.policies.option_fields import COMMON, GAP, LONGEST_RUN, Option, OptionType
 from control.policies.solvers import solve, virtual_s
 from control.policies.spec import PolicySpec
-from control.problem.lazy_references import chosen, load
+from control.problem.lazy_references import object_named, rule_named
 from control.problem.problem import PlanError
 from schemas.pipeline import Policy
 from tests.small_world import a_pipeline
@@ -28,7 +28,7 @@ def a_spec(**changes: Any) -> PolicySpec:
 def test_the_table_is_by_name_and_every_reference_leads_to_a_function() -> None:
     assert [spec.name for spec in POLICIES.values()] == list(POLICIES)
     references = [r for spec in POLICIES.values() for r in (spec.plan, spec.choose) if r]
-    assert all(callable(load(reference)) for reference in references)
+    assert all(callable(object_named(reference)) for reference in references)
 
 
 def test_every_rule_of_a_built_in_policy_is_a_permitted_value() -> None:
@@ -86,10 +86,10 @@ def test_the_virtual_seconds_of_a_solve_are_those_of_its_kind() -> None:
 
 def test_a_rule_is_named_or_referred_to() -> None:
     rules = {"one": 1}
-    assert chosen(rules, "one") == 1
-    assert chosen(rules, "control.policies.option_fields:GAP") is GAP  # type: ignore[comparison-overlap]
+    assert rule_named(rules, "one") == 1
+    assert rule_named(rules, "control.policies.option_fields:GAP") is GAP  # type: ignore[comparison-overlap]
     with pytest.raises(KeyError):
-        chosen(rules, "two")
+        rule_named(rules, "two")
 
 
 def test_tasks_follow_tables_where_the_kind_permits_it() -> None:

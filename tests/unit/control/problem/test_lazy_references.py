@@ -2,12 +2,12 @@
 
 import pytest
 
-from control.problem.lazy_references import load, parts
+from control.problem.lazy_references import object_named, parts
 
 
 def test_a_reference_names_a_module_and_what_it_holds() -> None:
     assert parts("control.problem.problem:Problem") == ("control.problem.problem", "Problem")
-    assert load("control.problem.lazy_references:parts") is parts
+    assert object_named("control.problem.lazy_references:parts") is parts
 
 
 @pytest.mark.parametrize("wrong", ["", "module", "module:", ":name"])

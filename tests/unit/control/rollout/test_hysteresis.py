@@ -6,7 +6,7 @@ import pytest
 
 from control.policies import POLICIES
 from control.problem.problem import Allocation, Problem, Replicas
-from control.rollout.hysteresis import ServedValue, worth, worth_a_change
+from control.rollout.hysteresis import ServedValue, served_value, worth_a_change
 from tests.allocation_world import a_problem as given_problem
 from tests.allocation_world import an_entry
 from tests.control_world import a_pipeline, a_profile
@@ -50,13 +50,13 @@ def having(net: int, forest: int = 0, vit: int = 0) -> Allocation:
 def test_an_allocation_is_worth_what_it_makes_of_the_demand(
     allocation: Allocation, demand: float, served: float, accuracy: float, devices: int
 ) -> None:
-    found = worth(allocation.replicas, a_problem(demand))
+    found = served_value(allocation.replicas, a_problem(demand))
     assert found == ServedValue(pytest.approx(served), pytest.approx(accuracy), devices)
 
 
 def test_observed_fan_out_is_used() -> None:
     problem = replace(a_problem(80.0), multiplicity={("locate/net", "read"): 10.0})
-    found = worth(having(1, vit=2).replicas, problem)
+    found = served_value(having(1, vit=2).replicas, problem)
     assert found is not None
     assert found.served == pytest.approx(0.5)
 
@@ -134,7 +134,7 @@ def test_batches_that_slower_devices_make_late_are_replaced_at_once() -> None:
     fours, ones = having(1, vit=2), in_batches(having(1, vit=2), 1)
     before = a_problem(20.0)
     after = slowed(before, 3.0)
-    assert worth(fours.replicas, after) == worth(ones.replicas, after)
+    assert served_value(fours.replicas, after) == served_value(ones.replicas, after)
     assert not worth_a_change(fours, ones, before, LONG)
     assert worth_a_change(fours, ones, after, 0.0)
 
@@ -176,7 +176,7 @@ def test_the_items_of_a_child_are_those_of_the_most_accurate_variants_first(
         an_entry("b", "v", {1: 10.0}),
     ]
     problem = given_problem(entries, {"a": ("b",), "b": ()}, demand=demand)
-    found = worth(of("a/poor", "a/good", "b/v").replicas, problem)
+    found = served_value(of("a/poor", "a/good", "b/v").replicas, problem)
     assert found is not None
     assert found.served == pytest.approx(served)
 
@@ -184,7 +184,7 @@ def test_the_items_of_a_child_are_those_of_the_most_accurate_variants_first(
 def test_an_allocation_is_worth_what_its_own_kind_of_device_serves() -> None:
     entries = [an_entry("a", "v", {1: 100.0}), an_entry("a", "v", {1: 10.0}, device="gpu")]
     problem = given_problem(entries, {"a": ()}, demand=50.0, devices=("cpu", "gpu:0"))
-    found = [worth(of("a/v", device=kind).replicas, problem) for kind in ("cpu", "gpu")]
+    found = [served_value(of("a/v", device=kind).replicas, problem) for kind in ("cpu", "gpu")]
     assert [each.served for each in found if each] == pytest.approx([0.2, 1.0])
 
 

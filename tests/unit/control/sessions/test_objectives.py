@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from control.sessions.objectives import complies, kept, search_reason
+from control.sessions.objectives import complies, kept_plans, search_reason
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
 
@@ -66,7 +66,7 @@ def test_waiting_session_uses_its_existing_plans() -> None:
 def test_manual_plan_is_kept_under_any_objectives() -> None:
     after = a_session(To(ms=1, accuracy=1.0, usd=0.0), samples="")
     assert search_reason(a_session(To(), samples=""), after, (CHEAP,)) == ""
-    assert kept(after, ()) == (CHEAP, FINE, DEAR)
+    assert kept_plans(after, ()) == (CHEAP, FINE, DEAR)
 
 
 objectives = st.builds(
@@ -82,7 +82,7 @@ def test_without_a_search_a_plan_that_meets_the_objectives_is_kept(
     before: To, after: To, present: tuple[SessionChoice, ...]
 ) -> None:
     asked = a_session(after)
-    plans = kept(asked, present)
+    plans = kept_plans(asked, present)
     assert all(complies(plan, asked) or plan in present for plan in plans)
     if not search_reason(a_session(before), asked, present):
         assert complies((present or plans)[0], asked)
@@ -91,5 +91,5 @@ def test_without_a_search_a_plan_that_meets_the_objectives_is_kept(
 @given(objectives)
 def test_equal_objectives_need_no_search(to: To) -> None:
     session = a_session(to)
-    plans = kept(session, ())
+    plans = kept_plans(session, ())
     assert not plans or search_reason(session, replace(session), plans[:1]) == ""

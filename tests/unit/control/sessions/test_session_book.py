@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from control.problem.seats import Seat
-from control.sessions.session_book import LoadFailures, SessionBook, settings_of
+from control.sessions.session_book import LoadFailures, SessionBook, held_settings
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
 from tests.session_world import TASKS, a_session_pipeline, a_space
@@ -29,7 +29,7 @@ A, B = a_choice("1"), a_choice("3")
 def loads(book: SessionBook, now: float) -> None:
     """Let the workers hold the settings of the plans."""
     held = {
-        seat.worker: frozenset(settings_of(book.plans, seat.task, [seat.slot])) for seat in DEPOT
+        seat.worker: frozenset(held_settings(book.plans, seat.task, [seat.slot])) for seat in DEPOT
     }
     book.review(DEPOT, held, {}, now)
 

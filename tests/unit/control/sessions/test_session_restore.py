@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from control.sessions.session_book import SessionBook, settings_of
+from control.sessions.session_book import SessionBook, held_settings
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice, SessionPlan
 from tests.session_world import a_session_pipeline, a_space
@@ -34,7 +34,7 @@ class Life:
 
     def review(self, *, loads: bool = False) -> None:
         held = {
-            seat.worker: frozenset(settings_of(self.book.plans, seat.task, [seat.slot]))
+            seat.worker: frozenset(held_settings(self.book.plans, seat.task, [seat.slot]))
             for seat in self.seats
         }
         self.now += 0.1

@@ -55,7 +55,7 @@ def test_a_broker_that_is_interrupted_while_it_warms_up_is_stopped(
     monkeypatch.setattr(connected, "status", lambda: None)
     monkeypatch.setattr(connected, "start", lambda **_: running)
     monkeypatch.setattr(connected, "stop", lambda: stopped.append(True))
-    monkeypatch.setattr(broker_warm_up, "warm_up", interrupted)
+    monkeypatch.setattr(broker_warm_up, "warm_up_broker", interrupted)
     with pytest.raises(by):
         local_broker()
     assert stopped == [True]

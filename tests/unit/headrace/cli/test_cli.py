@@ -15,7 +15,7 @@ from headrace.cli import main as cli
 from headrace.cli.main import run
 from headrace.client.ask import answer_json, answer_text
 from headrace.client.formats import read_answer
-from headrace.client.give_command import table
+from headrace.client.give_command import plain_table
 from headrace.errors import Unfeasible, Unsuccessful
 from headrace.processes import HEADRACE, environment
 from headrace.results.tally import latency_ms
@@ -271,7 +271,7 @@ def test_help_lists_every_command_in_a_section(capsys: pytest.CaptureFixture[str
 def test_tables_have_no_padding_blanks_where_output_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_rich(table(("a", "b"), [("x", "y"), ("long cell", "z")]))
+    print_rich(plain_table(("a", "b"), [("x", "y"), ("long cell", "z")]))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines == [line.rstrip() for line in lines]

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
-from headrace.cli.fidelity import shown
+from headrace.cli.fidelity import print_certificate
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import BAD_INPUT, UNSUCCESSFUL
 from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
-from headrace.fidelity.certificate_store import keep, keep_prediction
-from headrace.fidelity.fidelity_run import LiveRun, asked, certified, drawn, predict
+from headrace.fidelity.certificate_store import keep_prediction, store_certificate
+from headrace.fidelity.fidelity_run import (
+    LiveRun,
+    certificate_request,
+    certified,
+    drawn_arrivals,
+    predict,
+)
 from headrace.results.figures import Figures
-from headrace.simulation.world_file import place, store
+from headrace.simulation.world_file import store, world_path
 from tests.typed_files import a_typed_file
 from tests.unit.headrace.fidelity.test_certificate import a_certificate
 from tests.unit.headrace.simulation.test_world_file import NOW, a_calibration
@@ -62,7 +68,7 @@ def test_the_history_needs_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(["fidelity", str(path), "--history"]) == 0
     assert "no certificate" in capsys.readouterr().out
     keep_prediction(path, "1", {})
-    keep(path, "1", a_certificate(p50_ms=150.0))
+    store_certificate(path, "1", a_certificate(p50_ms=150.0))
     assert run(["fidelity", str(path), "--history", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["prediction"], row["certificate"]["met"]) == ("1", False)
@@ -71,14 +77,14 @@ def test_the_history_needs_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
     """Devices and policy differ from the calibration; equal inputs give equal figures."""
     file = read_pipeline_file(a_cluster(tmp_path))
-    store(a_calibration(file), place(file.path))
+    store(a_calibration(file), world_path(file.path))
     times = some_arrivals(tmp_path, 20.0, 4.0)
 
     def made() -> dict[str, object]:
-        wish = asked(
-            file, times, policy="fast", devices=2, world=str(place(file.path)), simulations=2
+        wish = certificate_request(
+            file, times, policy="fast", devices=2, world=str(world_path(file.path)), simulations=2
         )
-        it = predict(wish, drawn(wish))
+        it = predict(wish, drawn_arrivals(wish))
         return {**it.as_json(), "predicted_at": ""}
 
     first = made()
@@ -98,20 +104,22 @@ def test_miss_exits_1_and_prints_the_judged_metrics(
 ) -> None:
     """Some live runs match the prediction; in others queries took half as long again."""
     file = read_pipeline_file(a_cluster(tmp_path))
-    wish = asked(file, some_arrivals(tmp_path, 20.0, 4.0), policy="fast", simulations=2)
-    prediction = predict(wish, drawn(wish))
+    wish = certificate_request(
+        file, some_arrivals(tmp_path, 20.0, 4.0), policy="fast", simulations=2
+    )
+    prediction = predict(wish, drawn_arrivals(wish))
     means = {metric.name: metric.predicted for metric in prediction.metrics}
     figures = Figures(queries=80, **means | {"p50_ms": slower * (means["p50_ms"] or 0.0)})  # type: ignore[arg-type]
     live = [LiveRun(figures=figures, conditional=figures, host_cpu_share=0.4, behind_s=0.001)] * 3
     found = certified(prediction, "abc", prediction.at + timedelta(seconds=1), live)
-    assert shown(found, as_json=True) == code
+    assert print_certificate(found, as_json=True) == code
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads(json.dumps(found.as_json()))
     verdicts = {each["name"]: each["verdict"] for each in told["metrics"]}
     assert (told["met"], verdicts["p50_ms"] == "missed") == (code == 0, code == UNSUCCESSFUL)
     assert (told["sha256"], told["repeats"]) == ("abc", 3)
     assert told["predicted_at"] < told["live_started_at"]
-    assert shown(found, as_json=False) == code
+    assert print_certificate(found, as_json=False) == code
     assert ("MISSED" in capsys.readouterr().out) is (code == UNSUCCESSFUL)
 
 
@@ -135,13 +143,15 @@ def test_queries_have_the_sizes_of_their_file_or_those_that_the_pipeline_names(
     file = read_pipeline_file(a_typed_file(tmp_path))
     recorded = tmp_path / "sized.csv"
     recorded.write_text("time,size\n0.5,10\n1.0,700\n3.0,90\n")
-    made = asked(file, recorded, devices={"gpu": 1, "slow": 1}, until_s=2.0)
-    assert drawn(made).sizes == (10, 700)
-    without = asked(file, some_arrivals(tmp_path, 20.0, 4.0), devices={"gpu": 1, "slow": 1})
-    found = drawn(without)
+    made = certificate_request(file, recorded, devices={"gpu": 1, "slow": 1}, until_s=2.0)
+    assert drawn_arrivals(made).sizes == (10, 700)
+    without = certificate_request(
+        file, some_arrivals(tmp_path, 20.0, 4.0), devices={"gpu": 1, "slow": 1}
+    )
+    found = drawn_arrivals(without)
     assert len(found.sizes) == len(found.times_s) == 80
     assert set(found.sizes) == {10, 100, 1000}
-    assert drawn(without).sizes == found.sizes
+    assert drawn_arrivals(without).sizes == found.sizes
 
 
 def test_larger_queries_are_predicted_to_be_slower(tmp_path: Path) -> None:
@@ -150,8 +160,8 @@ def test_larger_queries_are_predicted_to_be_slower(tmp_path: Path) -> None:
     def p50_ms(size: int) -> float | None:
         path = tmp_path / f"{size}.csv"
         path.write_text("time,size\n" + "".join(f"{at / 4},{size}\n" for at in range(1, 40)))
-        made = asked(file, path, devices={"gpu": 1, "slow": 1}, simulations=1)
-        found = {metric.name: metric for metric in predict(made, drawn(made)).metrics}
+        made = certificate_request(file, path, devices={"gpu": 1, "slow": 1}, simulations=1)
+        found = {metric.name: metric for metric in predict(made, drawn_arrivals(made)).metrics}
         return found["p50_ms"].predicted
 
     small, large = p50_ms(10), p50_ms(1000)

@@ -10,8 +10,8 @@ from headrace.broker import connect
 from headrace.cli.main import run
 from headrace.client.dead_letter_topic import (
     Filed,
-    described,
-    listed,
+    letter_lines,
+    letter_rows,
     one_letter,
     preview,
     replayable,
@@ -33,7 +33,7 @@ def a_letter(value: bytes = b"\xff\x00hello", **changes: object) -> Filed:
 
 
 def test_a_letter_is_one_line_with_its_name_origin_size_and_reason() -> None:
-    assert listed([a_letter()]) == [
+    assert letter_rows([a_letter()]) == [
         "0-17     2026-05-28 20:26:40  queries 2-1234  7 bytes  the header is no number"
     ]
 
@@ -41,12 +41,12 @@ def test_a_letter_is_one_line_with_its_name_origin_size_and_reason() -> None:
 def test_a_line_break_in_a_reason_makes_no_line_that_looks_like_another_letter() -> None:
     forged = "0-18     2026-05-28 20:26:41  queries 2-1235  7 bytes  all is well"
     letter = a_letter(reason=f"no such field:\n{forged}")
-    assert len("\n".join(listed([letter])).splitlines()) == 1
-    assert f"letter 0-17: no such field: {' '.join(forged.split())}" in described(letter)
+    assert len("\n".join(letter_rows([letter])).splitlines()) == 1
+    assert f"letter 0-17: no such field: {' '.join(forged.split())}" in letter_lines(letter)
 
 
 def test_a_letter_is_shown_with_headers_and_the_beginning_of_its_value() -> None:
-    assert described(a_letter()) == [
+    assert letter_lines(a_letter()) == [
         "letter 0-17: the header is no number",
         "found 2026-05-28 20:26:40 UTC by ingress-0 at 2-1234 of queries",
         "header headrace-id: q",
@@ -57,12 +57,12 @@ def test_a_letter_is_shown_with_headers_and_the_beginning_of_its_value() -> None
 
 
 def test_a_terminal_does_not_act_on_the_name_of_a_header() -> None:
-    lines = described(a_letter(headers=(("\x1b[2J", b"q"),)))
+    lines = letter_lines(a_letter(headers=(("\x1b[2J", b"q"),)))
     assert "header '\\x1b[2J': q" in lines
 
 
 def test_a_long_value_is_cut_and_says_so() -> None:
-    lines = described(a_letter("grüße ".encode() * 100))
+    lines = letter_lines(a_letter("grüße ".encode() * 100))
     assert "value of 800 bytes, the first 256:" in lines
     assert lines[-1].startswith("  text: 'grüße grüße")
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from headrace.client.topic_clients import usable
+from headrace.client.topic_clients import holds_record
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
@@ -18,7 +18,7 @@ def a_message(code: int | None) -> Message:
 def test_a_lost_right_to_the_topic_is_named() -> None:
     """The client waited for answers that could not arrive, and told nothing."""
     with pytest.raises(BrokerError, match=r"user 'ann' has no right to Read on topic 'p\.results'"):
-        usable(KAFKA, a_message(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        holds_record(KAFKA, a_message(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_lost_right_to_the_topic_is_named() -> None:
     ],
 )
 def test_records_are_used_and_errors_that_pass_are_not(code: int | None, found: bool) -> None:
-    assert usable(KAFKA, a_message(code)) is found
+    assert holds_record(KAFKA, a_message(code)) is found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.session_view import details, plan_in, row, text, without_plan
+from headrace.client.session_view import details, plan_in, row, sessions_text, without_plan
 from headrace.errors import PipelineError
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
@@ -25,11 +25,13 @@ def test_the_accuracy_names_its_samples_and_their_source() -> None:
 
 def test_a_list_of_sessions_names_its_columns() -> None:
     waiting = a_session(id="desk", state=SessionState.WAITING, reason="no device is free")
-    head, first, second = text([row(a_session(), {"answered": 3.0}), row(waiting, {})]).splitlines()
+    head, first, second = sessions_text(
+        [row(a_session(), {"answered": 3.0}), row(waiting, {})]
+    ).splitlines()
     assert head.split()[:4] == ["session", "state", "SLO", "in"]
     assert first.split()[:5] == ["cam", "serving", "200", "ms", "100.0"]
     assert second.endswith("no device is free")
-    assert text([]) == "no session is open"
+    assert sessions_text([]) == "no session is open"
 
 
 def test_seconds_until_planned_and_served_are_none_until_then() -> None:

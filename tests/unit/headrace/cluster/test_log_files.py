@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from headrace.cluster.log_files import Filter, Follower, entries, keep_last, rotate
+from headrace.cluster.log_files import Filter, Follower, keep_last, log_entries, rotate
 from headrace.processes import run_directory
 
 CPU = """\
@@ -27,7 +27,7 @@ def written(directory: Path) -> Path:
 
 
 def seconds(directory: Path, wanted: Filter = Filter()) -> list[str]:  # noqa: B008 - frozen
-    return [entry.time[-6:-4] for entry in entries(directory, wanted)]
+    return [entry.time[-6:-4] for entry in log_entries(directory, wanted)]
 
 
 def test_logs_of_all_roles_are_one_by_time_with_the_lines_that_belong_to_each(
@@ -35,7 +35,7 @@ def test_logs_of_all_roles_are_one_by_time_with_the_lines_that_belong_to_each(
 ) -> None:
     written(tmp_path)
     assert seconds(tmp_path) == ["01", "02", "03", "04"]
-    (_, _, third, _) = entries(tmp_path, Filter())
+    (_, _, third, _) = log_entries(tmp_path, Filter())
     assert third.text.endswith("\n  ops.py:3 in predict: return 1 / 0")
 
 

@@ -24,7 +24,7 @@ from headrace.config.sections import (
     EXAMPLES,
     SECTIONS,
     Section,
-    together,
+    merged_mistakes,
 )
 from headrace.config.user_functions import load_combine, load_split, load_workload
 from headrace.errors import PipelineError
@@ -423,7 +423,7 @@ def test_all_errors_are_reported_at_once_by_line(tmp_path: Path) -> None:
 
 def test_at_most_twenty_errors_are_reported() -> None:
     told = [(line, PipelineError(f"f:{line}: wrong")) for line in (*range(25, 0, -1), 3)]
-    lines = str(together(told)).splitlines()
+    lines = str(merged_mistakes(told)).splitlines()
     assert (lines[0], lines[19], lines[20:]) == ("f:1: wrong", "f:20: wrong", ["and 5 more"])
 
 

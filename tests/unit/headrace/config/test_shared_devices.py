@@ -16,7 +16,7 @@ from headrace.machine import runs_mps
 from headrace.profiling.device_profiling import companions
 from headrace.roles.workers.worker_role import MPS_PERCENTAGE, mps_variables
 from headrace.simulation.experiments import plannable_demand, simulate
-from headrace.simulation.overrides import changed
+from headrace.simulation.overrides import overridden
 from headrace.simulation.run_input import devices
 
 TREE = {"split": ("one", "two", "three"), "one": (), "two": (), "three": ()}
@@ -75,7 +75,7 @@ def test_a_shared_device_is_profiled_alone(tmp_path: Path, device: str) -> None:
 def test_a_simulation_has_the_workers_of_a_live_run(tmp_path: Path) -> None:
     file = read_pipeline_file(a_tree(tmp_path, devices={"cpu": 1}, tasks_per_device=4))
     assert list(devices(file)) == ["cpu-0-0", "cpu-0-1", "cpu-0-2", "cpu-0-3"]
-    assert dict(changed(file, devices=3).cluster.devices) == {"cpu": 12}
+    assert dict(overridden(file, devices=3).cluster.devices) == {"cpu": 12}
 
 
 @pytest.mark.parametrize(

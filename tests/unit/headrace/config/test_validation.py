@@ -11,8 +11,8 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.config.validation import (
     check_plannable,
-    described,
     examined,
+    summary_text,
     unmeasured,
     unmoved,
     unprofiled,
@@ -91,7 +91,7 @@ def test_an_slo_that_the_hops_alone_use_up_is_warned_of() -> None:
         "slo is 1 ms, and the 3 hops of the longest path alone take 4.2 ms (comm: 1.4ms): every "
         "query will be late or dropped; raise it",
     )
-    assert described(examined(file)).splitlines()[-1].startswith("warning: slo is 1 ms")
+    assert summary_text(examined(file)).splitlines()[-1].startswith("warning: slo is 1 ms")
     assert examined(postcode()).warnings == ()
 
 

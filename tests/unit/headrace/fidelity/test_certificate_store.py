@@ -6,25 +6,25 @@ from pathlib import Path
 from headrace.fidelity.certificate_store import (
     Kept,
     folder,
-    history,
-    keep,
     keep_prediction,
     newest,
     sha256,
+    store_certificate,
+    stored_certificates,
 )
-from headrace.fidelity.certificate_text import history_text, text
+from headrace.fidelity.certificate_text import certificate_text, history_text
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
 
 
 def test_misses_and_broken_off_runs_stay_in_the_history(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
-    assert (history(file), newest(file)) == ((), None)
+    assert (stored_certificates(file), newest(file)) == ((), None)
     good, bad = a_certificate(), a_certificate(p50_ms=150.0)
     for at, certificate in (("1", bad), ("2", None), ("3", good)):
         digest = sha256(keep_prediction(file, at, {"at": at}))
         if certificate is not None:
-            keep(file, at, replace(certificate, sha256=digest))
-    found = history(file)
+            store_certificate(file, at, replace(certificate, sha256=digest))
+    found = stored_certificates(file)
     assert [each.certificate and each.certificate.verdict for each in found] == [
         "missed", None, "aim",
     ]  # fmt: skip
@@ -38,23 +38,23 @@ def test_misses_and_broken_off_runs_stay_in_the_history(tmp_path: Path) -> None:
 def test_a_prediction_that_was_changed_afterwards_is_exposed(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     path = keep_prediction(file, "1", {"p50_ms": 100})
-    keep(file, "1", replace(a_certificate(), sha256=sha256(path)))
-    assert [each.genuine for each in history(file)] == [True]
+    store_certificate(file, "1", replace(a_certificate(), sha256=sha256(path)))
+    assert [each.genuine for each in stored_certificates(file)] == [True]
     path.write_text(path.read_text().replace("100", "120"))
-    assert [each.genuine for each in history(file)] == [False]
-    assert "modified afterwards" in history_text(history(file))
+    assert [each.genuine for each in stored_certificates(file)] == [False]
+    assert "modified afterwards" in history_text(stored_certificates(file))
 
 
 def test_what_is_kept_lies_beside_the_file(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
-    path = keep(file, "1", a_certificate()) if keep_prediction(file, "1", {}) else file
+    path = store_certificate(file, "1", a_certificate()) if keep_prediction(file, "1", {}) else file
     assert (folder(file).name, path.name) == ("pipeline.certificates", "1.certificate.json")
-    assert isinstance(history(file)[0], Kept)
+    assert isinstance(stored_certificates(file)[0], Kept)
 
 
 def test_a_certificate_for_a_person() -> None:
     busy = replace(CONDITIONS, host_cpu_share=0.9)
-    told = text(replace(a_certificate(p50_ms=112.0), conditions=busy))
+    told = certificate_text(replace(a_certificate(p50_ms=112.0), conditions=busy))
     rows = [line.split() for line in told.splitlines()]
     assert rows[1] == [
         "p50", "ms", "112.0", "112.0", "to", "112.0", "100.0", "0.0", "+12.0%", "10.0%", "0.76",

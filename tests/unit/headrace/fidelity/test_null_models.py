@@ -8,16 +8,9 @@ import pytest
 
 from benchmarks.small_cluster import a_cluster
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.fidelity.null_models import at_nearest_rate, erlang_c, null_models, queueing
+from headrace.fidelity.null_models import at_nearest_rate, null_models, queueing
 from streams.simulated.world import World
 from tests.unit.headrace.simulation.test_world_file import FIGURES, a_calibration
-
-
-def test_erlang_s_formula_agrees_with_published_values() -> None:
-    # M/M/1: the load itself; two servers at one Erlang wait with probability 1/3.
-    assert erlang_c(1, 0.7) == pytest.approx(0.7)
-    assert erlang_c(2, 1.0) == pytest.approx(1 / 3)
-    assert erlang_c(3, 0.0) == 0.0
 
 
 def test_the_calibration_stands_for_the_nearest_of_its_rates(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headrace.fidelity.delay_trace import RecordedBatch, occupancy
-from headrace.fidelity.world_fit import FEWEST, MOST, broker_quantiles, fitted, usable
+from headrace.fidelity.world_fit import FEWEST, MOST, broker_quantiles, fitted, usable_levels
 from schemas.records import ANSWERED, Answer, Hop, Origin
 from streams.simulated.delays import ANY_SIZE
 from tests.unit.operators.models.test_emulated import TABLE
@@ -72,13 +72,13 @@ def test_emulated_devices_do_not_contend_and_times_are_of_the_wall() -> None:
 def test_levels_with_few_samples_are_left_out_unless_there_are_only_such() -> None:
     many = [(float(at), 1.0) for at in range(FEWEST)]
     few = [(float(at), 2.0) for at in range(FEWEST - 1)]
-    assert usable({0: many, 1: few}) == {0: tuple(many)}
-    assert usable({1: few, 2: few}) == {1: tuple(sorted(few + few))}
-    assert usable({1: few}) == {}
+    assert usable_levels({0: many, 1: few}) == {0: tuple(many)}
+    assert usable_levels({1: few, 2: few}) == {1: tuple(sorted(few + few))}
+    assert usable_levels({1: few}) == {}
 
 
 def test_many_samples_are_thinned_evenly_in_time() -> None:
-    kept = usable({0: [(float(at), 0.0) for at in range(10 * MOST)]})[0]
+    kept = usable_levels({0: [(float(at), 0.0) for at in range(10 * MOST)]})[0]
     assert (len(kept), kept[0][0], kept[-1][0]) == (MOST, 0.0, 10.0 * MOST - 1)
     assert max(b[0] - a[0] for a, b in itertools.pairwise(kept)) <= 11
 

@@ -23,7 +23,7 @@ from headrace.html.charts import (
     tick_label,
 )
 from headrace.html.page import COLOURS, css, legend, number, page, section, table, text
-from headrace.html.time_series_page import given_up, latencies, over_time
+from headrace.html.time_series_page import given_up_table, latencies, over_time
 from headrace.results.time_series import TimeSeries
 
 VOID = {"meta", "input", "br"}
@@ -69,7 +69,8 @@ def test_a_page_is_whole_has_no_script_and_asks_nobody_for_anything() -> None:
     named = [("loki", a_recording()), (NASTY, a_recording(bad={}, latency=()))]
     body = [
         legend([name for name, _ in named]), *over_time(named), latencies(named, 0.25),
-        given_up(named), section(NASTY, NASTY, table((NASTY,), [[text(NASTY), number(NASTY)]])),
+        given_up_table(named),
+        section(NASTY, NASTY, table((NASTY,), [[text(NASTY), number(NASTY)]])),
         section("", "", spot_chart([Spot(NASTY, css(0), 90.0, 95.0, 2.0)], LABELS)),
     ]  # fmt: skip
     made = page(NASTY, [NASTY], body, NASTY)

@@ -3,7 +3,13 @@
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.model_registry.references import HUB, MLFLOW, Reference, is_reference, parsed
+from headrace.model_registry.references import (
+    HUB,
+    MLFLOW,
+    Reference,
+    is_reference,
+    parsed_reference,
+)
 
 GOOD = {
     "models:/reader@champion": Reference(text="", registry=MLFLOW, name="reader", alias="champion"),
@@ -25,7 +31,7 @@ GOOD = {
 
 @pytest.mark.parametrize("text", GOOD)
 def test_references_are_read(text: str) -> None:
-    found = parsed(text)
+    found = parsed_reference(text)
     assert found.text == text
     wanted = GOOD[text]
     assert (found.registry, found.name, found.alias, found.version, found.file) == (
@@ -48,7 +54,7 @@ def test_references_are_read(text: str) -> None:
 )
 def test_other_texts_are_refused_with_the_remedy(text: str, sentence: str) -> None:
     with pytest.raises(PipelineError, match=sentence):
-        parsed(text)
+        parsed_reference(text)
 
 
 def test_paths_are_no_references() -> None:

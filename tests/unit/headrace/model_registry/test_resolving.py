@@ -11,8 +11,8 @@ import pytest
 from headrace.errors import PipelineError, Unsuccessful
 from headrace.model_registry.lock_file import LockedModel, check_intact, lock_text, read_lock
 from headrace.model_registry.model_files import MOST_TEXT_BYTES
-from headrace.model_registry.references import parsed
-from headrace.model_registry.resolving import resolved, versions
+from headrace.model_registry.references import parsed_reference
+from headrace.model_registry.resolving import current_versions, resolved
 from headrace.model_registry.signature import Signature, TensorSpec
 from tests.unit.headrace.model_registry.registries import (
     file_store,
@@ -33,7 +33,7 @@ def signed(tensors: str) -> str:
 
 
 def resolve(texts: Sequence[str], file: Path, **env: str) -> list[LockedModel]:
-    return resolved(map(parsed, texts), file, env)
+    return resolved(map(parsed_reference, texts), file, env)
 
 
 def test_a_file_store_gives_version_file_and_signature(tmp_path: Path) -> None:
@@ -66,17 +66,17 @@ def test_a_server_gives_what_the_file_store_does(tmp_path: Path) -> None:
     with mlflow_server(model, token="t") as server:
         env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
         (found,) = resolve([CHAMPION], tmp_path / "pipeline.yaml", **env)
-        assert versions([parsed(CHAMPION)], env) == {CHAMPION: "3"}
+        assert current_versions([parsed_reference(CHAMPION)], env) == {CHAMPION: "3"}
         with pytest.raises(Unsuccessful, match=r"403.*check MLFLOW_TRACKING_URI and the cred"):
-            versions([parsed(CHAMPION)], {"MLFLOW_REGISTRY_URI": server})
+            current_versions([parsed_reference(CHAMPION)], {"MLFLOW_REGISTRY_URI": server})
         with pytest.raises(Unsuccessful, match="no model writer with the alias champion"):
-            versions([parsed("models:/writer@champion")], env)
+            current_versions([parsed_reference("models:/writer@champion")], env)
         with pytest.raises(Unsuccessful, match="cannot be copied"):
             resolve(["models:/reader/3/other.onnx"], tmp_path / "pipeline.yaml", **env)
     assert (found.version, found.signature) == ("3", SIGNATURE)
     assert found.source == "mlflow-artifacts:/1/a model/model.onnx"
     with pytest.raises(Unsuccessful, match="does not answer"):
-        versions([parsed(CHAMPION)], env)
+        current_versions([parsed_reference(CHAMPION)], env)
 
 
 DEEP = 50_000 * "["
@@ -87,14 +87,14 @@ def test_a_server_that_is_no_mlflow_is_one_sentence(answer: bytes, tmp_path: Pat
     with mlflow_server(tmp_path, token="t", alias=answer) as server:
         env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
         with pytest.raises(Unsuccessful, match=r"no model_version\.version in it.*check MLFLOW_"):
-            versions([parsed(CHAMPION)], env)
+            current_versions([parsed_reference(CHAMPION)], env)
 
 
 def test_a_server_whose_answer_is_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
     with mlflow_server(tmp_path, token="t", alias=DEEP.encode()) as server:
         env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
         with pytest.raises(Unsuccessful, match="check MLFLOW_"):
-            versions([parsed(CHAMPION)], env)
+            current_versions([parsed_reference(CHAMPION)], env)
 
 
 @pytest.mark.parametrize("meta", ["", "- a", "name: reader", "source: [", "at: 2001-99-99", DEEP])
@@ -104,7 +104,7 @@ def test_a_file_store_whose_version_names_no_files_is_one_sentence(
     store = file_store(tmp_path / "mlruns", str(tmp_path))
     (store / "models" / "reader" / "version-3" / "meta.yaml").write_text(meta)
     with pytest.raises(Unsuccessful, match=r"file store .* cannot be read"):
-        versions([parsed(CHAMPION)], {"MLFLOW_TRACKING_URI": str(store)})
+        current_versions([parsed_reference(CHAMPION)], {"MLFLOW_TRACKING_URI": str(store)})
 
 
 def test_credentials_go_to_no_other_server(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_credentials_go_to_no_other_server(tmp_path: Path) -> None:
     with mlflow_server(model, token="t", artifacts=elsewhere) as server:
         env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
         with pytest.raises(Unsuccessful, match="passed on by other:5000, not by http://127"):
-            versions([parsed(CHAMPION)], env)
+            current_versions([parsed_reference(CHAMPION)], env)
 
 
 def test_a_redirect_carries_no_credentials(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_redirect_carries_no_credentials(tmp_path: Path) -> None:
     ):
         env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
         with pytest.raises(Unsuccessful, match=r"403.*check MLFLOW_TRACKING_URI and the cred"):
-            versions([parsed(CHAMPION)], env)
+            current_versions([parsed_reference(CHAMPION)], env)
 
 
 @pytest.mark.parametrize(

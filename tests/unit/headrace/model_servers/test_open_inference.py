@@ -15,14 +15,14 @@ import grpc
 import numpy as np
 import pytest
 
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.model_servers import open_inference
 from headrace.model_servers.open_inference import OpenInference
 from headrace.model_servers.server_requests import ServerFault
 from operators.models.model_errors import BadOperator
 from operators.timed_batch import OutOfTime, TimedBatch
 
-M = classes(pool())
+M = message_classes(pool())
 TWO = [("numbers", "FP32", [-1]), ("text", "BYTES", [-1])]
 ONE = [("numbers", "FP32", [-1])]
 Infer = Callable[[Any, Any], Any]

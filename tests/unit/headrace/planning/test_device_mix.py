@@ -11,10 +11,10 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.planning.device_mix import (
     MixRequest,
-    deployed,
     planned_mix,
     pool_of,
     with_mix,
+    with_workers,
 )
 from headrace.planning.mix_output import mix_as_json
 from headrace.planning.rentable import rentable_of
@@ -255,7 +255,7 @@ def test_a_file_that_says_only_what_can_be_rented_runs_the_mix_ranked_first(tmp_
     assert file.cluster.devices == ()
     first = planned_mix(file, MixRequest(pick="first"))
     assert first.picked is not None
-    run_of = deployed(file).cluster
+    run_of = with_workers(file).cluster
     assert dict(run_of.devices) == {"gpu": first.picked.counts[0], "slow": first.picked.counts[1]}
     assert cost_per_hour(run_of) == pytest.approx(first.picked.cost)
 
@@ -263,7 +263,7 @@ def test_a_file_that_says_only_what_can_be_rented_runs_the_mix_ranked_first(tmp_
 def test_the_mix_of_the_file_is_kept(tmp_path: Path) -> None:
     text = RANK.replace("  budget: 1.2", "  start: {gpu: 2, slow: 0}")
     file = read_pipeline_file(a_typed_file(tmp_path, text))
-    assert deployed(file) is file
+    assert with_workers(file) is file
     assert file.cluster.devices == (("gpu", 2),)
     with pytest.raises(PipelineError, match="its types are gpu, slow"):
         with_mix(file, {"tpu": 1})

@@ -8,7 +8,7 @@ import pytest
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.dry_run import PlanRequest
-from headrace.planning.table_plans import tables
+from headrace.planning.table_plans import planned_tables
 from profiles.measurements import Entry, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -84,7 +84,9 @@ def test_a_demand_above_capacity_prints_its_policy_and_ends_with_3(
 
 def test_the_devices_and_the_slo_asked_for_stand_in_for_the_file_s(path: Path) -> None:
     file = read_pipeline_file(path)
-    (made,) = tables(file, PlanRequest(demands_qps=(10.0,), policy="ramsis", devices=7, slo_s=0.2))
+    (made,) = planned_tables(
+        file, PlanRequest(demands_qps=(10.0,), policy="ramsis", devices=7, slo_s=0.2)
+    )
     assert (made.workers, made.slo_s, made.plan.table.levels_s[-1]) == (7, 0.2, 0.2)
 
 

@@ -21,11 +21,11 @@ from headrace.profiling.device_profiling import (
     jobs,
     line,
     profile,
+    progress_on,
     real_devices,
-    shown,
 )
-from headrace.profiling.profile_text import table_text
-from headrace.profiling.variant_process import measured, runner
+from headrace.profiling.profile_text import profile_summary
+from headrace.profiling.variant_process import measured_entry, runner
 from profiles.measure import Repeats
 from profiles.measurements import FanOut, ProfileError
 
@@ -223,7 +223,7 @@ def test_memory_of_a_gpu_is_that_of_one_load(
     file = words(tmp_path, "words_gpu", "OnGpu")
     (tmp_path / "torch.py").write_text(TORCH.replace("RESERVED", str(reserved)))
     _, shout = jobs(file, ["cuda:0"], QUICK)
-    assert measured(shout, (), lambda what: None).memory_bytes == memory_bytes
+    assert measured_entry(shout, (), lambda what: None).memory_bytes == memory_bytes
 
 
 def test_a_limit_of_a_gpu_needs_torch_to_measure() -> None:
@@ -238,7 +238,7 @@ def test_a_limit_of_a_gpu_needs_torch_to_measure() -> None:
 def test_a_model_that_fits_its_device_once_is_measured(tmp_path: Path) -> None:
     file = words(tmp_path, "words_large", "Large")
     _, shout = jobs(file, ["cpu"], QUICK)
-    assert measured(shout, (), lambda what: None).accuracy == 0.5
+    assert measured_entry(shout, (), lambda what: None).accuracy == 0.5
 
 
 @pytest.mark.thorough
@@ -250,7 +250,7 @@ def test_a_variant_that_does_not_run_on_the_device_is_left_out(tmp_path: Path) -
     assert table.left_out == {
         "shout/plain on cpu": "it runs on abacuses only, not on 'cpu'",
     }
-    assert "shout/plain on cpu: skipped: it runs on abacuses only" in table_text(table)
+    assert "shout/plain on cpu: skipped: it runs on abacuses only" in profile_summary(table)
     assert [step.done for step in steps][-1] == steps[-1].total == 6
 
 
@@ -355,7 +355,7 @@ def test_a_line_tells_the_time_left() -> None:
 
 def test_progress_is_plain_lines_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    with shown(stream) as progress:
+    with progress_on(stream) as progress:
         progress(ProfilingStep(0, 2, "a/b on cpu"))
         progress(ProfilingStep(2, 2, "done"))
     assert stream.getvalue() == "[0/2] a/b on cpu\n[2/2] done\n"
@@ -367,7 +367,7 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
             return True
 
     stream = Terminal()
-    with shown(stream) as progress:
+    with progress_on(stream) as progress:
         progress(ProfilingStep(1, 2, "a/b on cpu"))
     assert "a/b on cpu" in stream.getvalue()
 

@@ -7,7 +7,7 @@ import pytest
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import real_devices
-from headrace.profiling.variant_process import loaded
+from headrace.profiling.variant_process import loaded_operator
 from headrace.roles.workers.shared_cpu import PaidOperator
 from tests.typed_files import RANK, a_typed_file
 
@@ -30,8 +30,8 @@ def test_a_type_is_loaded_on_its_device_and_keeps_to_its_share(tmp_path: Path) -
     )
     file = read_pipeline_file(a_typed_file(tmp_path, text))
     variant = file.pipeline.tasks[0].variants[0]
-    assert isinstance(loaded(file, variant, "slow"), PaidOperator)
-    whole = loaded(file, variant, "gpu")
+    assert isinstance(loaded_operator(file, variant, "slow"), PaidOperator)
+    whole = loaded_operator(file, variant, "gpu")
     assert not isinstance(whole, PaidOperator)
     assert whole.predict([b"1"]) == [b"1"]
 

@@ -11,7 +11,7 @@ from headrace.client.formats import read_answer
 from headrace.config.cluster import DeviceType
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import CertificateError
-from headrace.fidelity.certificate_store import folder, keep, keep_prediction
+from headrace.fidelity.certificate_store import folder, keep_prediction, store_certificate
 from headrace.report.live_report import answers_between, reported
 from headrace.report.report_text import report_page, report_text
 from headrace.results.phase_outcomes import InForce
@@ -127,7 +127,7 @@ def test_report_is_printed_and_drawn(file: PipelineFile) -> None:
 
 def test_a_certificate_beside_the_file_is_shown_and_said_to_be_stale(file: PipelineFile) -> None:
     keep_prediction(file.path, "20261122T120000Z", {"predicted_at": "then"})
-    keep(file.path, "20261122T120000Z", a_certificate())
+    store_certificate(file.path, "20261122T120000Z", a_certificate())
     made = reported(file, ANSWERS, PLANS)
     told, page = report_text(made), report_page(made)
     assert "the simulation's newest certificate: aim; predicted 2026-11-22T12:00" in told

@@ -9,14 +9,19 @@ from msgspec import structs
 
 from headrace.arrivals.load_phases import Phases
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.demo.demo_results import DemoResult, PolicyChange, comparison_json, comparison_text
+from headrace.demo.demo_results import (
+    DemoResult,
+    PolicyChange,
+    comparison_json,
+    demo_comparison_text,
+)
 from headrace.load.load_result import LoadResult, load_row, load_text
 from headrace.report.live_report import reported
 from headrace.report.report_text import report_text
 from headrace.results.latency_steps import StepTimes, steps
 from headrace.results.phase_outcomes import InForce, Seen, Span, by_phase, by_policy, variant_shares
 from headrace.results.tally import Sent, tally
-from headrace.results.variant_outcomes import expected_accuracy
+from headrace.results.variant_outcomes import profiled_accuracy
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
 from schemas.records import Answer, End, Hop, Lease, Origin, Plan, Settings
@@ -197,7 +202,7 @@ def test_a_demo_has_the_promised_keys_and_excludes_the_warm_up_by_name() -> None
 
 
 def test_the_accuracy_that_paths_expect_stands_beside_that_of_products() -> None:
-    expected = expected_accuracy(ANSWERS.values(), PROFILE)
+    expected = profiled_accuracy(ANSWERS.values(), PROFILE)
     assert expected is not None
     told = expected.as_json()
     # net > cnn, net > vit, components > cnn, components > vit, once each.
@@ -205,8 +210,8 @@ def test_the_accuracy_that_paths_expect_stands_beside_that_of_products() -> None
     assert told["by_products"] == pytest.approx((0.855 + 0.81 + 0.76 + 0.72) / 4)
     assert (told["paths"], told["largest_path"]) == (4, ["locate/components", "read/vit"])
     unmeasured = ProfileTable("postcode", PROFILE.entries)
-    assert expected_accuracy(ANSWERS.values(), unmeasured) is None
-    assert expected_accuracy([], PROFILE) is None
+    assert profiled_accuracy(ANSWERS.values(), unmeasured) is None
+    assert profiled_accuracy([], PROFILE) is None
 
 
 def test_the_outcomes_of_a_load_by_phase_fit_a_terminal_of_80_characters() -> None:
@@ -242,5 +247,5 @@ def test_a_comparison_tells_which_policy_did_best_by_what_was_right_and_in_time(
         "processes_left",
     }  # fmt: skip
     assert [run["lost"] for run in row["runs"]] == [each.lost for _, each in runs] == [0, 1]
-    text = comparison_text(runs)
+    text = demo_comparison_text(runs)
     assert "parts right and in time: loki 100.0 %, accurate 50.0 %; best: loki" in text

@@ -20,7 +20,7 @@ from headrace.results.waterfall import (
     WaterfallStep,
     explained,
 )
-from headrace.results.waterfall_text import view
+from headrace.results.waterfall_text import waterfall_lines
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import encode
 from schemas.enumerations import ReasonCode
@@ -100,7 +100,7 @@ def test_twenty_batches_fold_into_the_last_with_a_word_on_the_others() -> None:
     assert (folded.batches, folded.branches, folded.batch) == (20, 20, (1, 2))
     assert folded.workers == ("cpu-0", "cpu-1", "cpu-2", "cpu-3", "cpu-4")
     assert (round(folded.first_done_ms), round(folded.steps[-1].to_ms)) == (50, 240)
-    lines = [line.plain for line in view(explained(twenty()), "p", 90)]
+    lines = [line.plain for line in waterfall_lines(explained(twenty()), "p", 90)]
     assert len(lines) == 16
     assert (
         "read/v on 5 workers, plan 3, 20 batches of 1-2 (first done 50.0), for 20 branches" in lines
@@ -118,7 +118,9 @@ def test_why_a_batch_was_released_stands_with_it_and_as_a_count_where_they_are_f
         (("idle", 1),),
         (("full", 5), ("idle", 1)),
     ]
-    assert [line.plain for line in view(story, "p", 120) if ", plan " in line.plain][1:] == [
+    assert [line.plain for line in waterfall_lines(story, "p", 120) if ", plan " in line.plain][
+        1:
+    ] == [
         "locate/v on cpu-0, plan 3, a batch of 1 (idle), for 6 branches",
         "read/v on cpu-0, plan 3, 6 batches of 4 (5 full, 1 idle; first done 50.0), for 6 branches",
     ]
@@ -148,7 +150,7 @@ def test_branches_that_differ_only_in_time_are_shown_as_one_outcome() -> None:
         ),
     )
     assert [fate["reason_code"] for fate in story.as_json()["fates"]] == ["none", "past_saving"]
-    last = [line.plain for line in view(story, "p", 80)][-2:]
+    last = [line.plain for line in waterfall_lines(story, "p", 80)][-2:]
     assert last == [
         "1 branch answered at read",
         "2 branches dropped at read: read/v would finish 12 ms after the deadline",
@@ -157,7 +159,7 @@ def test_branches_that_differ_only_in_time_are_shown_as_one_outcome() -> None:
 
 def test_a_refused_query_has_no_stages_and_says_who_refused_it() -> None:
     answer = an_answer(4, [], outcome=REFUSED, reason="over capacity", task="ingress", epoch=0)
-    lines = [line.plain for line in view(explained(answer), "p", 80)]
+    lines = [line.plain for line in waterfall_lines(explained(answer), "p", 80)]
     assert lines[:2] == [
         "q of p: refused at ingress after 4.0 ms, 496.0 ms before its deadline: over capacity",
         "made 2026-05-28 20:26:40.000 UTC as query 2-1234, due 500.0 ms later, no plan",
@@ -174,7 +176,7 @@ def test_clocks_that_differ_are_noted_where_a_step_ends_before_it_begins() -> No
 
 
 def test_the_waterfall_is_drawn_to_scale() -> None:
-    lines = [line.plain for line in view(explained(CHAIN), "postcode", 106)]
+    lines = [line.plain for line in waterfall_lines(explained(CHAIN), "postcode", 106)]
     assert lines == [
         "q of postcode: answered after 60.0 ms, 440.0 ms before its deadline",
         "made 2026-05-28 20:26:40.000 UTC as query 2-1234, due 500.0 ms later, plan 3",
@@ -197,7 +199,8 @@ def test_the_waterfall_is_drawn_to_scale() -> None:
 
 def test_a_deadline_that_was_missed_is_marked() -> None:
     lines = [
-        line.plain for line in view(explained(an_answer(1000, CHAIN.paths, late=True)), "p", 96)
+        line.plain
+        for line in waterfall_lines(explained(an_answer(1000, CHAIN.paths, late=True)), "p", 96)
     ]
     assert lines[0] == "q of p: late after 1000.0 ms, 500.0 ms after its deadline"
     assert lines[4].endswith("0 to 1000.0 ms, deadline at |")
@@ -228,7 +231,7 @@ def test_waterfall_keeps_every_branch_with_any_clock_times(
     story = explained(answer, shown)
     assert sum(s.branches for s in story.stages) == sum(len(path) for path in answer.paths)
     assert {step.kind for s in story.stages for step in s.steps} <= {KAFKA, QUEUE, RUN}
-    waterfall = [line.plain for line in view(story, "p", width)][4:]
+    waterfall = [line.plain for line in waterfall_lines(story, "p", width)][4:]
     bars = [line for line in waterfall if line.startswith("  ")]
     assert all(len(line) <= width for line in bars)
     json.dumps(story.as_json(), allow_nan=False)

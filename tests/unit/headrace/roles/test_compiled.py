@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.roles.compiled import check, outdated
+from headrace.roles.compiled import check_compiled, outdated
 
 
 def tree(root: Path, source_s: float, twin_s: float) -> Path:
@@ -22,14 +22,14 @@ def tree(root: Path, source_s: float, twin_s: float) -> Path:
 
 def test_a_twin_that_is_newer_than_its_source_is_used(tmp_path: Path) -> None:
     assert outdated(tree(tmp_path, 100.0, 200.0)) == []
-    check(tmp_path)
+    check_compiled(tmp_path)
 
 
 def test_source_that_was_edited_after_it_was_compiled_is_refused_with_a_remedy(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ImportError, match=r"operators/worker\.py is newer .*`make compiled`"):
-        check(tree(tmp_path, 200.0, 100.0))
+        check_compiled(tree(tmp_path, 200.0, 100.0))
 
 
 def test_a_twin_whose_source_is_gone_is_refused(tmp_path: Path) -> None:

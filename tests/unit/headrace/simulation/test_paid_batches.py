@@ -15,7 +15,7 @@ from benchmarks.small_cluster import a_cluster
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.workers.device_time import SAVED_S, DeviceTime
 from headrace.roles.workers.shared_cpu import PartOperator, SharedCpu
-from headrace.simulation.overrides import changed
+from headrace.simulation.overrides import overridden
 from headrace.simulation.paid_batches import PaidBatches, own_rates
 from headrace.simulation.run_input import real_workers
 
@@ -119,6 +119,6 @@ def test_batches_beyond_the_share_take_the_share_s_time() -> None:
 def test_workers_on_a_part_of_a_cpu_pay_for_their_own_batches(
     tmp_path: Path, devices: dict[str, int], changes: dict[str, Any], paying: dict[str, float]
 ) -> None:
-    file = changed(read_pipeline_file(a_cluster(tmp_path)), devices)
+    file = overridden(read_pipeline_file(a_cluster(tmp_path)), devices)
     file = replace(file, cluster=replace(file.cluster, **changes))
     assert own_rates(file, real_workers(file)) == paying

@@ -16,19 +16,19 @@ from headrace.errors import CalibrationError
 from headrace.machine import machine
 from headrace.results.figures import Figures
 from headrace.simulation.experiments import simulate
-from headrace.simulation.overrides import changed
+from headrace.simulation.overrides import overridden
 from headrace.simulation.world_file import (
     VALID_DAYS,
     Calibration,
     beyond,
     beyond_of,
-    chosen,
-    place,
+    chosen_world,
     profiles_sha256,
     read,
     store,
     stretches_by_kind,
     tasks_sha256,
+    world_path,
 )
 from streams.simulated.delays import ANY_SIZE
 from streams.simulated.world import Levels, Phase, World
@@ -68,22 +68,22 @@ def file(tmp_path: Path) -> PipelineFile:
 
 
 def test_a_calibration_is_read_as_it_was_stored(file: PipelineFile) -> None:
-    store(a_calibration(file), place(file.path))
-    assert read(place(file.path)) == a_calibration(file)
-    assert place(file.path).name == "pipeline.world.json"
+    store(a_calibration(file), world_path(file.path))
+    assert read(world_path(file.path)) == a_calibration(file)
+    assert world_path(file.path).name == "pipeline.world.json"
 
 
 def test_without_a_calibration_built_in_figures_are_used_and_said(file: PipelineFile) -> None:
-    found = chosen(file, None)
+    found = chosen_world(file, None)
     assert found.world is None
     assert "built-in figures" in found.sentence
     assert "headrace calibrate pipeline.yaml" in found.sentence
 
 
 def test_one_that_fits_is_used_also_with_other_devices_and_policies(file: PipelineFile) -> None:
-    store(a_calibration(file), place(file.path))
-    other = replace(changed(file, 2), pipeline=replace(file.pipeline, policy="loki", slo_s=1.0))
-    found = chosen(other, None, NOW)
+    store(a_calibration(file), world_path(file.path))
+    other = replace(overridden(file, 2), pipeline=replace(file.pipeline, policy="loki", slo_s=1.0))
+    found = chosen_world(other, None, NOW)
     assert found.world == a_calibration(file).world
     assert NOW.isoformat() in found.sentence
 
@@ -100,10 +100,10 @@ def test_one_that_fits_is_used_also_with_other_devices_and_policies(file: Pipeli
 def test_one_that_does_not_fit_is_left_alone_with_the_reason(
     file: PipelineFile, changes: dict[str, object], why: str
 ) -> None:
-    store(replace(a_calibration(file), **changes), place(file.path))
-    found = chosen(file, None, NOW)
+    store(replace(a_calibration(file), **changes), world_path(file.path))
+    found = chosen_world(file, None, NOW)
     assert (found.world, why in found.sentence) == (None, True)
-    assert chosen(file, "none").world is None
+    assert chosen_world(file, "none").world is None
 
 
 def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
@@ -111,10 +111,10 @@ def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
 ) -> None:
     path = file.path.with_name("other.json")
     store(replace(a_calibration(file), machine="another"), path)
-    assert "measured on another" in chosen(file, str(path), NOW).sentence
+    assert "measured on another" in chosen_world(file, str(path), NOW).sentence
     store(replace(a_calibration(file), tasks_sha256="x"), path)
     with pytest.raises(CalibrationError, match="other tasks"):
-        chosen(file, str(path), NOW)
+        chosen_world(file, str(path), NOW)
 
 
 @pytest.mark.parametrize(
@@ -131,33 +131,33 @@ def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
 def test_a_damaged_calibration_is_refused_with_a_remedy(
     file: PipelineFile, key: str, value: object
 ) -> None:
-    store(a_calibration(file), place(file.path))
-    document = json.loads(place(file.path).read_text())
+    store(a_calibration(file), world_path(file.path))
+    document = json.loads(world_path(file.path).read_text())
     (document if key in document else document["phases"][0])[key] = value
-    place(file.path).write_text(json.dumps(document))
+    world_path(file.path).write_text(json.dumps(document))
     with pytest.raises(CalibrationError, match=r"cannot be read \(.*headrace calibrate"):
-        chosen(file, None, NOW)
+        chosen_world(file, None, NOW)
 
 
 def test_a_calibration_without_its_profile_is_left_alone(file: PipelineFile) -> None:
     """The missing profile used to end commands with a traceback instead of its sentence."""
-    store(a_calibration(file), place(file.path))
+    store(a_calibration(file), world_path(file.path))
     file.profiles[0].unlink()
-    assert "measured with another profile" in chosen(file, None, NOW).sentence
+    assert "measured with another profile" in chosen_world(file, None, NOW).sentence
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 7}', '{"format": 1, "phases": []}'])
 def test_invalid_calibration_is_refused_with_a_remedy(file: PipelineFile, text: str) -> None:
-    place(file.path).write_text(text)
+    world_path(file.path).write_text(text)
     with pytest.raises(CalibrationError, match="headrace calibrate"):
-        chosen(file, None)
+        chosen_world(file, None)
 
 
 def test_a_simulation_goes_by_the_calibration_and_by_its_seed_alone(file: PipelineFile) -> None:
     asked = {"arrivals": [0.1 * at for at in range(100)], "devices": 4}
     plain = simulate(file, **asked, world="none")
     slow = replace(a_calibration(file, hop_s=0.02), date=datetime.now(UTC).isoformat())
-    store(slow, place(file.path))
+    store(slow, world_path(file.path))
     first, again = simulate(file, **asked), simulate(file, **asked)
     timed = {"cpu_seconds": 0, "solve_cpu_seconds": 0}
     assert first[0] | timed == again[0] | timed
@@ -186,7 +186,7 @@ def test_loads_beyond_the_calibrated_rates_are_said_by_their_busiest_seconds(
 def test_commands_say_that_a_load_is_beyond_the_calibrated_rates(
     file: PipelineFile, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store(replace(a_calibration(file), date=datetime.now(UTC).isoformat()), place(file.path))
+    store(replace(a_calibration(file), date=datetime.now(UTC).isoformat()), world_path(file.path))
     told = {}
     for rate in ("20", "90"):
         arrivals = file.path.with_name("arrivals.txt")
@@ -199,8 +199,8 @@ def test_commands_say_that_a_load_is_beyond_the_calibrated_rates(
 def test_plans_take_real_devices_to_be_as_slow_as_their_batches_were(file: PipelineFile) -> None:
     found = a_calibration(file)
     assert stretches_by_kind(found, file) == {}  # emulated
-    assert stretches_by_kind(found, changed(file, {"cpu": 4})) == {"cpu": 3.0}
-    both = changed(file, {"cpu": 2, "cuda:0": 1})
+    assert stretches_by_kind(found, overridden(file, {"cpu": 4})) == {"cpu": 3.0}
+    both = overridden(file, {"cpu": 2, "cuda:0": 1})
     assert stretches_by_kind(found, both) == {"cpu": 3.0, "cuda:0": 1.5}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.traces.delivery import GIVE_UP_S, LONGEST_S, MOST_WAIT_S, Delivery, wait_s
+from headrace.traces.delivery import GIVE_UP_S, LONGEST_S, MOST_WAIT_S, Delivery, backoff_s
 from headrace.traces.otlp import NotTaken, request_of
 
 
@@ -124,8 +124,8 @@ def test_remaining_spans_get_one_minute_in_total_at_the_end() -> None:
 def test_the_wait_doubles_within_its_jitter(
     attempt: int, after_s: float | None, chance: float, waited_s: float
 ) -> None:
-    assert wait_s(attempt, after_s, chance) == waited_s
-    assert wait_s(100, None, chance) <= MOST_WAIT_S
+    assert backoff_s(attempt, after_s, chance) == waited_s
+    assert backoff_s(100, None, chance) <= MOST_WAIT_S
 
 
 refusals = st.one_of(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.calls.own_values import kept, own_value
+from operators.calls.own_values import immutable, own_value
 from schemas.codec.values import pack, unpack
 
 
@@ -35,7 +35,7 @@ def test_an_array_that_its_owner_changes_is_kept_as_it_was() -> None:
     buffer = np.zeros(3)
     hidden = buffer.view()
     hidden.flags.writeable = False
-    found = own_value({"a": buffer[1:], "b": hidden}, kept)
+    found = own_value({"a": buffer[1:], "b": hidden}, immutable)
     buffer += 1
     assert (found["a"].tolist(), found["b"].tolist()) == ([0.0, 0.0], [0.0, 0.0, 0.0])
     assert not found["a"].flags.writeable
@@ -45,4 +45,4 @@ def test_the_array_of_a_record_is_kept_without_a_copy() -> None:
     _, row = pack(np.arange(6.0).reshape(2, 3))
     array = unpack({**row, "data": bytes(row["data"])})
     assert isinstance(array, np.ndarray)
-    assert np.shares_memory(own_value(array[1:], kept), array)
+    assert np.shares_memory(own_value(array[1:], immutable), array)

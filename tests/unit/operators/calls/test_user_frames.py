@@ -8,8 +8,8 @@ import pytest
 from operators.calls.user_frames import (
     MAX_FRAMES,
     MAX_SENTENCE,
+    error_sentence,
     frames,
-    sentence,
     trace,
     with_frames,
 )
@@ -81,8 +81,8 @@ def test_a_sentence_is_bounded_and_survives_what_its_error_says() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert sentence(ValueError("a\nb")) == "ValueError: a b"
-    assert len(sentence(ValueError("x" * 9000))) == len("ValueError: ") + MAX_SENTENCE
-    assert sentence(SystemExit()) == "SystemExit"
-    assert sentence(Mute()) == "Mute: its message cannot be shown (RuntimeError)"
-    assert sentence(ValueError("\udc80")) == "ValueError: ?"
+    assert error_sentence(ValueError("a\nb")) == "ValueError: a b"
+    assert len(error_sentence(ValueError("x" * 9000))) == len("ValueError: ") + MAX_SENTENCE
+    assert error_sentence(SystemExit()) == "SystemExit"
+    assert error_sentence(Mute()) == "Mute: its message cannot be shown (RuntimeError)"
+    assert error_sentence(ValueError("\udc80")) == "ValueError: ?"

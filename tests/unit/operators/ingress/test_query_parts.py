@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.ingress.query_parts import UnfitQuery, even_parts, fitting
+from operators.ingress.query_parts import UnfitQuery, even_parts, sized_items
 from operators.record_size import MOST_BYTES
 from operators.serving.sized import Sized
 from schemas.pipeline import MOST_PARTS, QuerySize
@@ -27,7 +27,7 @@ def by_bytes(payload: Value, size: int, most: int) -> Sequence[Sized]:
 @given(st.integers(1, 1000))
 def test_parts_fit_make_up_the_query_and_share_its_credit(size: int) -> None:
     payload = bytes(at % 256 for at in range(size))
-    items = fitting(Query(payload=payload, size=size), SIZES, by_bytes)
+    items = sized_items(Query(payload=payload, size=size), SIZES, by_bytes)
     assert b"".join(item.value for item, _ in items) == payload  # type: ignore[misc]
     assert sum(item.credit for item, _ in items) == FULL_CREDIT
     assert all(1 <= part <= 100 for _, part in items)
@@ -38,7 +38,7 @@ def test_a_query_that_fits_is_one_item_without_a_call_of_the_function() -> None:
     def never(payload: Value, size: int, most: int) -> Sequence[Sized]:
         raise AssertionError
 
-    assert fitting(Query(payload=b"x", size=100), SIZES, never) == [(Item(value=b"x"), 100)]
+    assert sized_items(Query(payload=b"x", size=100), SIZES, never) == [(Item(value=b"x"), 100)]
 
 
 def test_sizes_alone_are_split_evenly() -> None:
@@ -55,19 +55,19 @@ def test_sizes_alone_are_split_evenly() -> None:
 )
 def test_sizes_that_no_number_of_parts_covers_are_refused(size: int, says: str) -> None:
     with pytest.raises(UnfitQuery, match=says):
-        fitting(Query(payload=b"", size=size), SIZES, even_parts)
+        sized_items(Query(payload=b"", size=size), SIZES, even_parts)
 
 
 def test_without_a_function_a_query_above_the_largest_size_is_refused() -> None:
     with pytest.raises(UnfitQuery, match="size 101 is not from 1 to 100; split the query"):
-        fitting(Query(payload=b"", size=101), QuerySize(most=100), None)
+        sized_items(Query(payload=b"", size=101), QuerySize(most=100), None)
     with pytest.raises(UnfitQuery, match="size 101 is not from 1 to 100; split the query"):
-        fitting(Query(payload=b"", size=101), QuerySize(most=100), even_parts)
+        sized_items(Query(payload=b"", size=101), QuerySize(most=100), even_parts)
 
 
 def test_a_payload_that_no_record_holds_is_refused() -> None:
     with pytest.raises(UnfitQuery, match="fits no record"):
-        fitting(Query(payload=b"x" * (MOST_BYTES + 1), size=1), SIZES, even_parts)
+        sized_items(Query(payload=b"x" * (MOST_BYTES + 1), size=1), SIZES, even_parts)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_invalid_result_of_the_split_function_is_reported_in_one_sentence(
     made: object, says: str
 ) -> None:
     with pytest.raises(UnfitQuery, match=says):
-        fitting(Query(payload=b"x", size=150), SIZES, lambda *_: made)  # type: ignore[arg-type, return-value]
+        sized_items(Query(payload=b"x", size=150), SIZES, lambda *_: made)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_error_of_the_split_function_is_reported(error: BaseException, says: str
         raise error
 
     with pytest.raises(UnfitQuery, match=says):
-        fitting(Query(payload=b"x", size=150), SIZES, broken)
+        sized_items(Query(payload=b"x", size=150), SIZES, broken)
 
 
 def test_parts_are_in_the_form_in_which_values_travel() -> None:
     parts = [Sized((1, (2, 3)), 100), Sized(np.float32(0.5), 50)]
-    items = fitting(Query(payload=b"x", size=150), SIZES, lambda *_: parts)
+    items = sized_items(Query(payload=b"x", size=150), SIZES, lambda *_: parts)
     assert [item.value for item, _ in items] == [[1, [2, 3]], 0.5]
 
 
@@ -113,4 +113,4 @@ def test_parts_are_in_the_form_in_which_values_travel() -> None:
 def test_a_part_that_cannot_be_sent_is_refused(value: Any) -> None:
     parts = [Sized(value, 100), Sized(b"y", 50)]
     with pytest.raises(UnfitQuery, match=r"rank\.parts:halves, made a part that cannot be sent: a"):
-        fitting(Query(payload=b"x", size=150), SIZES, lambda *_: parts)
+        sized_items(Query(payload=b"x", size=150), SIZES, lambda *_: parts)

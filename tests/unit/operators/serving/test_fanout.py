@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from operators.record_size import MOST_BYTES
-from operators.serving.fanout import failed, outcome
+from operators.serving.fanout import failed_item, outcome
 from operators.timed_batch import OutOfTime
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Task
@@ -199,7 +199,7 @@ def test_more_children_than_credits_fail_the_item() -> None:
 
 
 def test_failure_with_text_that_is_not_utf8_is_still_reported() -> None:
-    assert failed("read", an_item(), PATH, "bad \udcff byte").end == an_end(
+    assert failed_item("read", an_item(), PATH, "bad \udcff byte").end == an_end(
         FAILED, "read", "bad ? byte"
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.schema_bounds import check_bounded
-from schemas.codec.schema_store import known, parse
+from schemas.codec.schema_store import parse, schemas_by_prefix
 from schemas.codec.values import CodecError
 
 PAYLOAD = {"name": "payload", "type": ["null", "bytes"]}
@@ -58,6 +58,6 @@ def test_schemas_that_are_bounded_are_read() -> None:
     pair = {"type": "record", "name": "Pair", "fields": [{"name": "a", "type": "int"}]}
     text = a_query({"type": "array", "items": pair}, {"type": "array", "items": "Pair"}, EMPTY)
     assert decoded(text, b"\0\2\6\0\0").payload is None
-    for schema in known().values():
+    for schema in schemas_by_prefix().values():
         check_bounded(schema.parsed)
     check_bounded(parse('"null"').parsed)

@@ -20,7 +20,7 @@ from streams.control_app.election import Election
 from streams.control_app.faust_clients import (
     LOOK_S,
     MOVED_LOOKS,
-    explained,
+    missing_right,
     moved_brokers,
     refused_write,
     unjoined,
@@ -42,14 +42,14 @@ ELECTION = Election(KAFKA, "p", "p.control.1")
     ],
 )
 def test_a_right_that_the_consumer_has_lost_is_named(error: KafkaError, right: str) -> None:
-    found = explained(KAFKA, error)
+    found = missing_right(KAFKA, error)
     assert isinstance(found, BrokerError)
     assert f"has no right to Read on {right}; `headrace acls" in str(found)
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("away"), TopicAuthorizationFailedError()])
 def test_other_errors_stay_as_they_are(error: KafkaError) -> None:
-    assert explained(KAFKA, error) is error
+    assert missing_right(KAFKA, error) is error
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.effects import QUERIES, Arrived, Assign, Effect, Event, Woke
 from schemas.records import Query
-from streams.simulated.delays import steady
+from streams.simulated.delays import constant_delays
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_pipeline
 
@@ -45,7 +45,7 @@ def test_a_backlog_is_delivered_until_the_slot_is_not_read(
     last: Assign | None, came: list[int]
 ) -> None:
     node = Taker(last)
-    system = Simulated(a_pipeline(), {}, no_models, steady(0.001))
+    system = Simulated(a_pipeline(), {}, no_models, constant_delays(0.001))
     for _ in range(5):
         system.input(0.0, QUERIES, 0, Query(payload=b""))
     system.run(1.0)
@@ -55,7 +55,7 @@ def test_a_backlog_is_delivered_until_the_slot_is_not_read(
 
 
 def test_a_producers_records_are_written_at_their_times_those_of_one_moment_in_order() -> None:
-    system = Simulated(a_pipeline(), {}, no_models, steady(0.001))
+    system = Simulated(a_pipeline(), {}, no_models, constant_delays(0.001))
     asked = (("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 2.0))
     system.inputs(QUERIES, [(at_s, 0, Query(payload=None, id=name), at_s) for name, at_s in asked])
     for until_s, names in ((0.5, ""), (1.0, "abc"), (2.0, "abcd")):
@@ -76,7 +76,7 @@ def test_delays_learn_of_a_producers_query_before_its_way_in() -> None:
         asked.append(len(sent_s))
         return 0.001
 
-    delays = replace(steady(0.001), way_in=way_in, sent=lambda: sent_s.append(system.now))
+    delays = replace(constant_delays(0.001), way_in=way_in, sent=lambda: sent_s.append(system.now))
     system = Simulated(a_pipeline(), {}, no_models, delays)
     for at_s in (1.0, 2.0):
         system.input(at_s, QUERIES, 0, Query(payload=None))

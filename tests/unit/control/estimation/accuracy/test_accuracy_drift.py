@@ -8,7 +8,7 @@ from control.estimation.accuracy.accuracy_drift import (
     accuracies_to_plan_by,
     all_measured,
     drift_text,
-    drifted,
+    drifted_paths,
     expected_of,
 )
 from control.estimation.accuracy.accuracy_sums import AccuracySums
@@ -30,25 +30,25 @@ def a_row(right: int, of: int, path: str = "a/v > b/v", **changes: Any) -> Accur
 
 
 def test_a_path_has_drifted_where_the_intervals_are_disjoint() -> None:
-    assert drifted([a_row(80, 100)]) == ()  # 63 to 90 %, at 99.9 %
-    (found,) = drifted([a_row(320, 400)])
+    assert drifted_paths([a_row(80, 100)]) == ()  # 63 to 90 %, at 99.9 %
+    (found,) = drifted_paths([a_row(320, 400)])
     assert found.accuracy == 0.8
     assert "a/v > b/v measures 80.0 %" in drift_text(found)
     assert "over its last 400 labels; its profile has 90.0 % (88.0 to 92.0)" in drift_text(found)
-    assert len(drifted([a_row(399, 400)])) == 1  # higher accuracy is drift too
+    assert len(drifted_paths([a_row(399, 400)])) == 1  # higher accuracy is drift too
 
 
 def test_a_few_measurements_or_an_unknown_profile_are_no_drift() -> None:
-    assert drifted([a_row(0, FEWEST - 1)]) == ()
-    assert drifted([a_row(0, 400, expected_low=None, expected_high=None)]) == ()
+    assert drifted_paths([a_row(0, FEWEST - 1)]) == ()
+    assert drifted_paths([a_row(0, 400, expected_low=None, expected_high=None)]) == ()
 
 
 def test_shadows_drift_beyond_the_bounds_of_their_bias_only() -> None:
     by = {"reference": "a/w > b/w", "reference_accuracy": 0.95}
-    assert drifted([a_row(360, 400, **by)]) == ()
-    assert drifted([a_row(348, 400, **by)]) == ()  # 80.6 to 91.8 % agree; 5 points of bias
-    assert len(drifted([a_row(280, 400, **by)])) == 1
-    assert drifted([a_row(280, 400, reference="x", reference_accuracy=None)]) == ()
+    assert drifted_paths([a_row(360, 400, **by)]) == ()
+    assert drifted_paths([a_row(348, 400, **by)]) == ()  # 80.6 to 91.8 % agree; 5 points of bias
+    assert len(drifted_paths([a_row(280, 400, **by)])) == 1
+    assert drifted_paths([a_row(280, 400, reference="x", reference_accuracy=None)]) == ()
 
 
 def test_drifted_path_is_planned_by_labels_before_shadows() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.accuracy.accuracy_sums import Z_95, AccuracySums, total
+from control.estimation.accuracy.accuracy_sums import Z_95, AccuracySums, merged_sums
 
 SCORES = st.lists(
     st.integers(1, 8).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))), max_size=60
@@ -57,7 +57,7 @@ def test_the_interval_holds_the_accuracy_and_stays_within_0_and_1(
 def test_sums_of_two_groups_are_those_of_all(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
-    assert total((sums(one), sums(other))) == sums([*one, *other])
+    assert merged_sums((sums(one), sums(other))) == sums([*one, *other])
 
 
 def test_parts_that_fail_together_widen_the_interval() -> None:

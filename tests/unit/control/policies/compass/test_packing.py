@@ -15,7 +15,7 @@ from control.policies.compass.packing import (
     QUARTERS,
     TAKES,
     gpus,
-    place,
+    packed_items,
     sizes,
 )
 
@@ -64,7 +64,7 @@ def test_the_formula_equals_brute_force_beside_partly_used_gpus(
 def test_best_fit_attains_the_formula_and_overfills_no_gpu(
     items: list[int], free: list[int]
 ) -> None:
-    placed = place(items, free)
+    placed = packed_items(items, free)
     used = [0] * len(placed.free)
     for item, gpu in zip(items, placed.gpu, strict=True):
         used[gpu] += item

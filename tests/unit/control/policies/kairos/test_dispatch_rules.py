@@ -12,7 +12,7 @@ from control.policies.kairos.dispatch_rules import (
     match,
 )
 from control.policies.kairos.matching import MatchingWeights
-from control.problem.lazy_references import load
+from control.problem.lazy_references import object_named
 
 OPTIONS = DispatchOptions(MatchingWeights(slo_s=0.1, urgency=0.0), threshold=50)
 
@@ -36,7 +36,7 @@ def _round(sizes: list[int], remaining: list[float], devices: DeviceTable, **ove
 
 
 def _chosen(rule: str, round_: Round) -> Pairs:
-    return sorted(load(POLICIES[rule].dispatch)(round_, OPTIONS))
+    return sorted(object_named(POLICIES[rule].dispatch)(round_, OPTIONS))
 
 
 def test_fig_5_the_matching_answers_one_query_more_in_time_than_first_come_first_served() -> None:

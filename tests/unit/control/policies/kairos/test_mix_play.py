@@ -6,7 +6,7 @@ import pytest
 
 from control.policies import POLICIES
 from control.policies.kairos.device_mixes import PricedType
-from control.policies.kairos.mix_play import MixProblem, capacity, playable
+from control.policies.kairos.mix_play import MixProblem, mix_capacity, playable
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.renting import bound_of
@@ -31,24 +31,24 @@ def problem(mix: tuple[int, ...], kind: str = "kairos", pool: Pool = POOL) -> Mi
 @pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
 def test_every_rule_carries_less_than_the_bound(kind: str) -> None:
     asked = problem((2, 2), kind)
-    assert 0 < capacity(asked) < asked.bound_qps
+    assert 0 < mix_capacity(asked) < asked.bound_qps
 
 
 @pytest.mark.thorough
 def test_the_same_problem_has_the_same_result_and_the_solver_gives_it() -> None:
-    assert capacity(problem((1, 2))) == solve(MIX, problem((1, 2)))
+    assert mix_capacity(problem((1, 2))) == solve(MIX, problem((1, 2)))
 
 
 @pytest.mark.thorough
 def test_more_devices_carry_more_and_a_greater_part_of_their_bound() -> None:
     few, many = problem((1, 0)), problem((6, 0))
-    assert capacity(few) < capacity(many)
-    assert capacity(few) / few.bound_qps < capacity(many) / many.bound_qps
+    assert mix_capacity(few) < mix_capacity(many)
+    assert mix_capacity(few) / few.bound_qps < mix_capacity(many) / many.bound_qps
 
 
 @pytest.mark.thorough
 def test_the_matching_carries_more_than_the_oldest_first() -> None:
-    assert capacity(problem((2, 4))) > 1.05 * capacity(problem((2, 4), "fcfs"))
+    assert mix_capacity(problem((2, 4))) > 1.05 * mix_capacity(problem((2, 4), "fcfs"))
 
 
 @pytest.mark.thorough
@@ -57,16 +57,16 @@ def test_type_with_spread_latencies_carries_less_than_by_its_mean(kind: str) -> 
     # One query in twenty of size 100 takes longer than the SLO on a slow device.
     spread = replace(POOL, slo_s=0.35, worst_s=(POOL.latency_s[0], (0.05, 0.4, 2.0)))
     steady = replace(spread, worst_s=spread.latency_s)
-    usual = capacity(problem((1, 4), kind, replace(spread, worst_s=())))
-    assert capacity(problem((1, 4), kind, steady)) == usual
-    assert capacity(problem((1, 4), kind, spread)) < usual
+    usual = mix_capacity(problem((1, 4), kind, replace(spread, worst_s=())))
+    assert mix_capacity(problem((1, 4), kind, steady)) == usual
+    assert mix_capacity(problem((1, 4), kind, spread)) < usual
 
 
 @pytest.mark.thorough
 def test_a_mix_carries_less_of_its_bound_where_large_queries_come_together() -> None:
     usual = problem((1, 2))
     together = replace(DRAWS, uniforms=tuple(sorted(DRAWS.uniforms, reverse=True)))
-    assert capacity(replace(usual, draws=together)) < 0.5 * capacity(usual)
+    assert mix_capacity(replace(usual, draws=together)) < 0.5 * mix_capacity(usual)
 
 
 def test_one_device_carries_what_its_queue_allows() -> None:
@@ -76,7 +76,7 @@ def test_one_device_carries_what_its_queue_allows() -> None:
         largest_s=(0.1,), largest_size=1, slo_s=0.5,
     )  # fmt: skip
     asked = problem((1,), pool=one)
-    assert capacity(asked) / asked.bound_qps == pytest.approx(load_of(4, 0.01), abs=0.02)
+    assert mix_capacity(asked) / asked.bound_qps == pytest.approx(load_of(4, 0.01), abs=0.02)
 
 
 def load_of(services: int, given_up: float) -> float:
@@ -104,6 +104,6 @@ def test_unplayable_mixes_are_recognised() -> None:
 @pytest.mark.thorough
 def test_options_of_the_policy_are_played() -> None:
     paper = POLICIES["kairos"].policy("mine", {"considered": 2, "prices": "speed", "late": "serve"})
-    assert capacity(replace(problem((2, 2)), policy=paper)) > 0
+    assert mix_capacity(replace(problem((2, 2)), policy=paper)) > 0
     swept = POLICIES["threshold"].policy("mine", {"threshold": 10})
-    assert capacity(replace(problem((2, 2)), policy=swept)) > 0
+    assert mix_capacity(replace(problem((2, 2)), policy=swept)) > 0

@@ -16,8 +16,8 @@ from control.policies.kairos.renting import (
     Need,
     bound_of,
     carried_of,
-    cost_of,
-    next_step,
+    mix_price,
+    next_mix,
     wanted_mix,
     worth_playing,
 )
@@ -75,9 +75,9 @@ def test_mix_fits_the_budget_and_is_stable_or_a_reason_is_given(
         return
     assert need.affords(wanted)
     assert wanted_mix(need, wanted) == wanted
-    assert all(cost_of(need.pool, mix) <= need.budget + CENT for mix in worth_playing(need, none))
+    assert all(mix_price(need.pool, mix) <= need.budget + CENT for mix in worth_playing(need, none))
     here = Fleet(asked=none, ready=none, leaving=none)
-    assert next_step(need.pool, need.budget, here, wanted) == wanted
+    assert next_mix(need.pool, need.budget, here, wanted) == wanted
 
 
 def a_pool(*prices: float, most: int | None = None) -> Pool:

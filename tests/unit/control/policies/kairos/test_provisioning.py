@@ -6,13 +6,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from control.policies.kairos.device_mixes import PricedType, affordable, costs
+from control.policies.kairos.device_mixes import PricedType, costs, mixes_within
 from control.policies.kairos.provisioning import (
     Pool,
     Ranked,
     base_of,
     cheapest,
-    nearest,
+    nearest_pool,
     pick_first,
     pick_paper,
     rank,
@@ -44,7 +44,7 @@ def test_affordable_mixes_equal_exhaustive_search(
     if all(most == 0 for _, most in priced):
         priced[0] = (priced[0][0], 1)
     types = [PricedType(f"t{i}", cents / 100, most) for i, (cents, most) in enumerate(priced)]
-    found = affordable(types, budget_cents / 100)
+    found = mixes_within(types, budget_cents / 100)
     every = product(*(range(most + 1) for _, most in priced))
     expected = [
         mix
@@ -72,18 +72,18 @@ def test_budgets_that_cannot_be_enumerated_are_refused(
     types: tuple[PricedType, ...], budget: float, says: str
 ) -> None:
     with pytest.raises(PlanError, match=says):
-        affordable(types, budget)
+        mixes_within(types, budget)
 
 
 def test_owned_devices_cost_nothing_and_are_limited() -> None:
-    assert affordable([PricedType("own", 0.0, 2), PricedType("x", 1.0)], 1.0).tolist() == [
+    assert mixes_within([PricedType("own", 0.0, 2), PricedType("x", 1.0)], 1.0).tolist() == [
         [0, 1], [1, 0], [1, 1], [2, 0], [2, 1],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("top", [1, 3, 10])
 def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top: int) -> None:
-    counts = affordable(POOL.types, 1.2)
+    counts = mixes_within(POOL.types, 1.2)
     fluid = FluidBound(POOL.times)
     exact = [fluid.exact(row.astype(float)) for row in counts]
     best = sorted(exact, reverse=True)[:top]
@@ -133,7 +133,7 @@ def test_ranking_by_eq_15_is_stable_and_its_values_are_the_formula() -> None:
     assert [each.bound_qps for each in found.best] == pytest.approx(
         eq15_bounds(POOL.times, counts).tolist()
     )
-    assert found.with_base == int((affordable(POOL.types, 1.2)[:, 0] > 0).sum())
+    assert found.with_base == int((mixes_within(POOL.types, 1.2)[:, 0] > 0).sum())
 
 
 def test_an_unknown_bound_names_the_known_ones() -> None:
@@ -177,7 +177,7 @@ def test_cheapest_mix_for_a_demand_equals_exhaustive_search(demand: float) -> No
     found = cheapest(POOL, demand)
     assert found is not None
     assert found.bound_qps >= demand * (1 - 1e-6)
-    counts = affordable(POOL.types, found.cost)
+    counts = mixes_within(POOL.types, found.cost)
     bounds = FluidBound(POOL.times).above(counts)
     fluid = FluidBound(POOL.times)
     carrying = [
@@ -195,16 +195,16 @@ def test_no_mix_is_the_cheapest_where_types_are_limited_or_miss_the_slo() -> Non
 
 
 def test_nearest_alternative_is_an_slo_a_size_and_a_price() -> None:
-    found = nearest(replace(POOL, slo_s=0.05))
+    found = nearest_pool(replace(POOL, slo_s=0.05))
     assert found.slo_s == pytest.approx(0.08 / 0.98)
     assert found.size == 100
     assert found.budget is None
-    assert nearest(POOL).budget == 0.5
+    assert nearest_pool(POOL).budget == 0.5
 
 
 @pytest.mark.thorough
 def test_a_thousand_types_are_ranked_or_refused_before_they_fill_the_memory() -> None:
     types = [PricedType(f"t{i}", 0.2 + 0.0001 * i) for i in range(1000)]
-    assert len(affordable(types, 0.3)) == 1000
+    assert len(mixes_within(types, 0.3)) == 1000
     with pytest.raises(PlanError, match="more than 64,000 mixes of 1000 types"):
-        affordable(types, 0.5)
+        mixes_within(types, 0.5)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.policies.kairos.queueing import carried, waiting
+from control.policies.kairos.queueing import carried, erlang_c
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 
 # A fast type serves both classes, a slow one only the first.
@@ -11,9 +11,10 @@ TIMES = ServiceTimes(np.array([[0.1, 0.4], [0.2, 2.0]]), np.array([0.8, 0.2]), 1
 
 
 def test_waiting_probability_is_the_load_for_one_server_and_tabulated_for_many() -> None:
-    assert waiting(1, 0.3) == pytest.approx(0.3)
-    assert waiting(2, 1.0) == pytest.approx(1 / 3)
-    assert waiting(10, 8.0) == pytest.approx(0.409, abs=1e-3)
+    assert erlang_c(1, 0.3) == pytest.approx(0.3)
+    assert erlang_c(2, 1.0) == pytest.approx(1 / 3)
+    assert erlang_c(10, 8.0) == pytest.approx(0.409, abs=1e-3)
+    assert erlang_c(3, 0.0) == 0.0
 
 
 def test_one_device_carries_what_one_server_does() -> None:

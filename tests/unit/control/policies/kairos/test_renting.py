@@ -15,7 +15,7 @@ from control.policies.kairos.renting import (
     Need,
     bound_of,
     carried_of,
-    next_step,
+    next_mix,
     wanted_mix,
     worth_playing,
 )
@@ -140,22 +140,22 @@ def test_a_mix_that_misses_the_demand_stays_where_another_carries_little_more() 
 
 def test_new_devices_start_before_old_ones_leave_if_the_budget_covers_both_mixes() -> None:
     # From three slow ones to two fast ones and none: 1.0 $/h more, within 1.3.
-    assert next_step(POOL, BUDGET, fleet((0, 3)), (2, 0)) == (2, 3)
-    assert next_step(POOL, BUDGET, fleet((2, 3), (0, 3)), (2, 0)) == (2, 3)  # they boot
-    assert next_step(POOL, BUDGET, fleet((2, 3)), (2, 0)) == (2, 0)
+    assert next_mix(POOL, BUDGET, fleet((0, 3)), (2, 0)) == (2, 3)
+    assert next_mix(POOL, BUDGET, fleet((2, 3), (0, 3)), (2, 0)) == (2, 3)  # they boot
+    assert next_mix(POOL, BUDGET, fleet((2, 3)), (2, 0)) == (2, 0)
 
 
 def test_devices_are_exchanged_stepwise_if_the_budget_cannot_cover_both_mixes() -> None:
     # 1.1 $/h cover one fast device beside three slow ones, and a second that replaces two.
-    assert next_step(POOL, 1.1, fleet((0, 3)), (2, 0)) == (1, 3)
-    assert next_step(POOL, 1.1, fleet((1, 3)), (2, 0)) == (1, 1)
-    assert next_step(POOL, 1.1, fleet((1, 1), leaving=(0, 2)), (2, 0)) == (1, 1)
-    assert next_step(POOL, 1.1, fleet((1, 1)), (2, 0)) == (2, 1)
+    assert next_mix(POOL, 1.1, fleet((0, 3)), (2, 0)) == (1, 3)
+    assert next_mix(POOL, 1.1, fleet((1, 3)), (2, 0)) == (1, 1)
+    assert next_mix(POOL, 1.1, fleet((1, 1), leaving=(0, 2)), (2, 0)) == (1, 1)
+    assert next_mix(POOL, 1.1, fleet((1, 1)), (2, 0)) == (2, 1)
 
 
 def test_above_a_budget_that_was_lowered_devices_go_at_once() -> None:
-    assert next_step(POOL, 0.6, fleet((1, 3), NONE), (1, 1)) == (1, 1)
-    assert next_step(POOL, 0.6, fleet((1, 1), leaving=(0, 2)), (1, 1)) == (1, 1)
+    assert next_mix(POOL, 0.6, fleet((1, 3), NONE), (1, 1)) == (1, 1)
+    assert next_mix(POOL, 0.6, fleet((1, 1), leaving=(0, 2)), (1, 1)) == (1, 1)
 
 
 def test_device_that_adds_least_for_its_price_is_released_first() -> None:
@@ -166,9 +166,9 @@ def test_device_that_adds_least_for_its_price_is_released_first() -> None:
         largest_size=1, slo_s=1.0,
     )  # fmt: skip
     asked = (0, 2, 2)
-    step = next_step(pool, 0.5, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
+    step = next_mix(pool, 0.5, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
     assert step == (0, 0, 0) or step[2] == 0
-    few = next_step(pool, 0.7, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
+    few = next_mix(pool, 0.7, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
     assert few == (0, 2, 0)
 
 
@@ -189,15 +189,15 @@ def test_every_change_ends_at_a_mix_that_stays_and_never_exceeds_the_budget(
     goal = wanted(POOL, demand, 1.0, budget, here)
     for done in boots:
         before = here
-        here = next_step(POOL, budget, Fleet(asked=here, ready=ready, leaving=leaving), goal)
+        here = next_mix(POOL, budget, Fleet(asked=here, ready=ready, leaving=leaving), goal)
         gone = tuple(max(0, a - b) for a, b in zip(before, here, strict=True))
         leaving = tuple(map(sum, zip(gone, NONE if done else leaving, strict=True)))
         ready = here if done else tuple(map(min, ready, here))
         paid = np.array(here) + np.array(leaving)
         assert float(paid @ prices) <= budget + 1e-9
-    here = next_step(POOL, budget, fleet(here), goal)
+    here = next_mix(POOL, budget, fleet(here), goal)
     for _ in range(8):
-        here = next_step(POOL, budget, fleet(here), goal)
+        here = next_mix(POOL, budget, fleet(here), goal)
     assert here == goal
     assert wanted(POOL, demand, 1.0, budget, here) == goal
     best = wanted(POOL, 1e6, 1.0, budget, NONE)

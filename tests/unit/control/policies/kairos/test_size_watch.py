@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.kairos.query_sizes import SizeDistribution, observed
+from control.policies.kairos.query_sizes import SizeDistribution, observed_sizes
 from control.policies.kairos.size_watch import (
     NEWEST,
     WINDOW,
     SizeWatch,
     class_of,
     class_start,
-    sampled,
+    sampled_sizes,
     size_count,
 )
 
@@ -56,7 +56,7 @@ def test_a_class_holds_its_sizes_and_is_narrow(size: int) -> None:
 
 def test_sizes_of_the_same_distribution_raise_no_alarm() -> None:
     rng = np.random.default_rng(1)
-    made_for = observed(lognormal(rng, 50_000))
+    made_for = observed_sizes(lognormal(rng, 50_000))
     for seed in range(5):
         watch = Counted(SizeWatch(made_for, MOST))
         assert not watch.see(lognormal(np.random.default_rng(seed), 9_000))
@@ -66,13 +66,13 @@ def test_sizes_of_the_same_distribution_raise_no_alarm() -> None:
 def test_classes_of_a_file_are_not_taken_for_its_sizes() -> None:
     """The file has the largest size of classes of ten; queries have every size."""
     rng = np.random.default_rng(1)
-    by_ten = observed([-(-size // 10) * 10 for size in lognormal(rng, 50_000)])
+    by_ten = observed_sizes([-(-size // 10) * 10 for size in lognormal(rng, 50_000)])
     assert not Counted(SizeWatch(by_ten, MOST)).see(lognormal(rng, 5_000))
 
 
 def test_other_sizes_are_in_use_after_a_few_hundred_queries() -> None:
     rng = np.random.default_rng(2)
-    watch = Counted(SizeWatch(observed(lognormal(rng, 50_000)), MOST))
+    watch = Counted(SizeWatch(observed_sizes(lognormal(rng, 50_000)), MOST))
     assert not watch.see(lognormal(rng, 3_000))
     assert watch.see(normal(rng, 300))
     watch.see(normal(rng, 12_000))
@@ -134,7 +134,7 @@ def counted(sizes: list[int]) -> dict[str, float]:
 
 def test_a_control_app_that_restarts_goes_on_with_the_sizes_of_an_ingress_that_runs() -> None:
     rng = np.random.default_rng(3)
-    watch = SizeWatch(observed(lognormal(rng, 50_000)), MOST)
+    watch = SizeWatch(observed_sizes(lognormal(rng, 50_000)), MOST)
     sizes = lognormal(rng, 300_000)
     watch.take("ingress-0", 0.0, counted(sizes))
     assert not watch.changed()
@@ -144,7 +144,7 @@ def test_a_control_app_that_restarts_goes_on_with_the_sizes_of_an_ingress_that_r
 
 def test_newest_queries_of_a_large_report_have_the_size_distribution_of_all() -> None:
     rng = np.random.default_rng(4)
-    watch = SizeWatch(observed(lognormal(rng, 50_000)), MOST)
+    watch = SizeWatch(observed_sizes(lognormal(rng, 50_000)), MOST)
     sizes: list[int] = []
     for _ in range(5):
         sizes += lognormal(rng, 4_000)
@@ -160,7 +160,7 @@ def test_any_stretch_of_a_sample_has_the_shares_of_the_whole(
     counts: dict[int, int], at: int
 ) -> None:
     total = sum(counts.values())
-    found = sampled(counts, WINDOW)
+    found = sampled_sizes(counts, WINDOW)
     assert len(found) == min(total, WINDOW)
     stretch = found[at : at + NEWEST]
     for size in counts:

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from control.checks.allocation_check import check_allocation, items_per_s
-from control.checks.violations import Constraint, Violation, sentence
+from control.checks.violations import Constraint, Violation, violation_text
 from control.policies import POLICIES
 from control.policies.loki.allocate import allocate, allocate_within_slo
 from control.policies.option_fields import with_options
@@ -211,7 +211,7 @@ def test_each_broken_promise_is_named(change: dict, told: str | None) -> None:
     if told is None:
         assert broken == ()
     else:
-        assert any(told in sentence(violation) for violation in broken), broken
+        assert any(told in violation_text(violation) for violation in broken), broken
 
 
 def test_the_judge_sees_load_latency_memory_slots_and_untied_branches() -> None:
@@ -220,10 +220,10 @@ def test_the_judge_sees_load_latency_memory_slots_and_untied_branches() -> None:
     able = pytest.approx(100.0)
     assert broken == Violation(Constraint.CAPACITY, ("read/sure",), 160.0, able)
     (broken,) = check_allocation(replace(GOOD, replicas=(FIND, READ)), replace(PROBLEM, slo_s=0.1))
-    assert sentence(broken).endswith("takes 60 ms of compute and may take 50 ms")
+    assert violation_text(broken).endswith("takes 60 ms of compute and may take 50 ms")
     big = a_problem([replace(e, memory_bytes=10**9) for e in ENTRIES], CHAIN, demand=30.0)
     broken = check_allocation(GOOD, replace(big, memory={"cpu": 10**6}))[0]
-    assert sentence(broken).endswith("takes 1000 MB and a worker of cpu has 1 MB")
+    assert violation_text(broken).endswith("takes 1000 MB and a worker of cpu has 1 MB")
 
 
 def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them() -> None:

@@ -18,15 +18,15 @@ from control.policies.ramsis.burst_lengths import (
     batches_of,
     by_queries,
     gathered,
+    gathered_arrivals,
     in_runs,
     overrun,
     sustained_qps,
-    together,
     ways,
 )
 from control.policies.ramsis.mdp_solver import falls_short
 from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.table_leases import lease_batch, runs
+from control.policies.ramsis.table_leases import lease_batch, run_lengths
 from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
 from control.problem.problem import SelectionError
 from headrace.config.pipeline_file import read_pipeline_file
@@ -57,8 +57,8 @@ def test_a_run_has_to_come_together_in_a_tenth_of_the_budget() -> None:
 
 
 def test_no_more_come_together_than_a_tenth_of_the_budget_has() -> None:
-    assert [together(qps, 0.1) for qps in (0.0, 99.0, 100.0, 450.0)] == [1, 1, 2, 5]
-    assert together(math.inf, 0.1) > 1000
+    assert [gathered_arrivals(qps, 0.1) for qps in (0.0, 99.0, 100.0, 450.0)] == [1, 1, 2, 5]
+    assert gathered_arrivals(math.inf, 0.1) > 1000
 
 
 def test_without_a_load_or_with_one_worker_queries_go_one_by_one() -> None:
@@ -243,8 +243,8 @@ def test_runs_are_for_the_only_ingress_of_a_pipeline_of_one_task(tmp_path: Path)
         tmp_path, children={"read": []}, cluster={"devices": {"emulated": 4}, "ingress": 2}
     )
     ramsis = POLICIES["ramsis"].usual
-    assert runs(alone, ramsis) == tuple(range(1, 33))
-    assert runs(alone, with_options(ramsis, longest_run=1)) == (1,)
-    assert runs(alone, POLICIES["ramsis-paper"].usual) == (1,)
-    assert runs(read_pipeline_file(several).pipeline, ramsis) == (1,)
-    assert runs(read_pipeline_file(a_cluster(tmp_path)).pipeline, ramsis) == (1,)
+    assert run_lengths(alone, ramsis) == tuple(range(1, 33))
+    assert run_lengths(alone, with_options(ramsis, longest_run=1)) == (1,)
+    assert run_lengths(alone, POLICIES["ramsis-paper"].usual) == (1,)
+    assert run_lengths(read_pipeline_file(several).pipeline, ramsis) == (1,)
+    assert run_lengths(read_pipeline_file(a_cluster(tmp_path)).pipeline, ramsis) == (1,)

@@ -10,13 +10,13 @@ from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from control.policies.ramsis.central_queue import (
     FULL,
-    best,
+    best_table,
     candidates,
     central_table,
     full_queue,
     make,
 )
-from control.policies.ramsis.central_trial import TrialQuality, Workers, played, trial_of
+from control.policies.ramsis.central_trial import TrialQuality, Workers, trial_of, trial_quality
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_builder import TableProblem
 from control.policies.ramsis.table_leases import central_lease
@@ -82,9 +82,9 @@ def test_best_candidate_is_the_most_accurate_of_those_rarely_late() -> None:
         )
         for qps, accuracy, violation in ((1.0, 0.9, 0.01), (2.0, 0.7, 0.0), (3.0, 0.8, 0.0005))
     ]
-    assert best(tried, 0.001)[0].qps == 3.0
-    assert best(tried, 0.02)[0].qps == 1.0  # a budget for late queries
-    assert best(tried[:1], 0.001)[0].qps == 1.0  # no candidate keeps to it
+    assert best_table(tried, 0.001)[0].qps == 3.0
+    assert best_table(tried, 0.02)[0].qps == 1.0  # a budget for late queries
+    assert best_table(tried[:1], 0.001)[0].qps == 1.0  # no candidate keeps to it
 
 
 @pytest.mark.parametrize("qps", [30.0, 100.0, 250.0, 400.0])
@@ -95,7 +95,7 @@ def test_a_trial_agrees_with_the_bare_queue(qps: float) -> None:
         decide = decided([table], setting.models, always)
         rescue = capped(setting.models[workers.rescue[0]], workers.rescue[1])
         bare = central(times, 3, decide, SLO_S, rescue)
-        tried = played(table, workers, times)
+        tried = trial_quality(table, workers, times)
         assert tried.violation == pytest.approx(bare.violation, abs=0.003)
         assert tried.accuracy == pytest.approx(bare.accuracy, abs=0.003)
 

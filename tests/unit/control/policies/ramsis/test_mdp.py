@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.selection_reference import dense
 from control.policies.ramsis.mdp import Setting, fixed_levels, model_levels, whole_queue
-from control.policies.ramsis.pareto_models import CandidateModel, planned
+from control.policies.ramsis.pareto_models import CandidateModel, monotone
 from control.problem.problem import SelectionError
 from tests.property_examples import at_most
 from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
@@ -24,14 +24,14 @@ def any_settings(draw: st.DrawFn) -> Setting:
     drawn = draw(st.lists(st.tuples(st.floats(0, 1), latencies), min_size=1, max_size=3))
     part = draw(st.sampled_from([None, 0.3, 1.2]))  # of the latency: the time that a worker is busy
     models = tuple(
-        planned(
+        monotone(
             CandidateModel(
                 f"m{at}", accuracy, tuple(latency), tuple(s * part for s in latency if part)
             )
         )
         for at, (accuracy, latency) in enumerate(drawn)
     )
-    first = planned(CandidateModel("first", 0.5, (slo_s * draw(st.floats(0.01, 1.0)),)))
+    first = monotone(CandidateModel("first", 0.5, (slo_s * draw(st.floats(0.01, 1.0)),)))
     return a_setting(
         qps=draw(st.floats(0, 2000)),
         workers=draw(st.integers(1, 70)),

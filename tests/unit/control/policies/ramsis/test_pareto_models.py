@@ -8,7 +8,7 @@ import pytest
 from control.policies.ramsis.pareto_models import (
     CandidateModel,
     extrapolated_s,
-    planned,
+    monotone,
     worthwhile,
     worthwhile_alone,
 )
@@ -20,13 +20,13 @@ LARGE = CandidateModel("large", 0.8, (0.030, 0.050, 0.070))
 
 def test_latency_that_falls_with_the_batch_is_lowered_to_what_a_larger_batch_takes() -> None:
     odd = CandidateModel("odd", 0.5, (0.030, 0.020, 0.025, 0.022))
-    assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
+    assert monotone(odd) == CandidateModel("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
 
 
 def test_latency_and_occupancy_are_lowered_and_missing_occupancy_is_the_latency() -> None:
     odd = CandidateModel("odd", 0.5, (0.030, 0.020), (0.004, 0.003))
-    assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020), (0.003, 0.003))
-    assert (planned(odd).busy_s, SMALL.busy_s) == ((0.003, 0.003), SMALL.latency_s)
+    assert monotone(odd) == CandidateModel("odd", 0.5, (0.020, 0.020), (0.003, 0.003))
+    assert (monotone(odd).busy_s, SMALL.busy_s) == ((0.003, 0.003), SMALL.latency_s)
 
 
 def test_a_model_that_occupies_its_worker_for_less_stays() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from control.per_query.table_lookup import TableLookup, faults
 from control.policies import POLICIES, choosing_kinds
-from control.policies.ramsis.table_builder import TableProblem, compact, make, names
-from control.policies.ramsis.tables import OPTIONS, Ask, Table, options_for, priced
+from control.policies.ramsis.table_builder import TableProblem, make, table_for_wire, tabled_models
+from control.policies.ramsis.tables import OPTIONS, Ask, Table, options_for, with_price
 from control.problem.problem import SelectionError
 from schemas.codec.single_object import decode, encode
 from schemas.records import Selection
@@ -27,11 +27,11 @@ def test_every_built_in_kind_that_chooses_has_options_for_its_tables() -> None:
 def test_received_table_makes_the_same_decisions(kind: str) -> None:
     plan = make(TableProblem(kind=kind, ask=ASK, options=OPTIONS[kind]))
     table = plan.table
-    variants = names([table])
+    variants = tabled_models([table])
     made = Selection(
         pipeline="p", task="read", policy="ramsis", issued_s=0.0, slo_s=SLO_S, workers=2,
         variants=variants, levels_s=table.levels_s,
-        tables=(compact(plan, variants, table.levels_s),),
+        tables=(table_for_wire(plan, variants, table.levels_s),),
     )  # fmt: skip
     assert faults(made, variants) == ""
     arrived = decode(encode(made))
@@ -46,7 +46,7 @@ def test_received_table_makes_the_same_decisions(kind: str) -> None:
 
 def test_a_dearer_late_query_is_rarer() -> None:
     cheap, dear = (
-        make(TableProblem(kind="ramsis", ask=ASK, options=priced(OPTIONS["ramsis"], price)))
+        make(TableProblem(kind="ramsis", ask=ASK, options=with_price(OPTIONS["ramsis"], price)))
         for price in (0.0, 9.0)
     )
     assert dear.expected_violation <= cheap.expected_violation
@@ -80,7 +80,7 @@ def test_any_table_is_followed_as_it_was_meant(rows: list[list[tuple[int, int]]]
     made = Selection(
         pipeline="p", task="t", policy="q", issued_s=0.0, slo_s=0.2, workers=1,
         variants=table.models, levels_s=table.levels_s,
-        tables=(compact(plan, table.models, table.levels_s),),
+        tables=(table_for_wire(plan, table.models, table.levels_s),),
     )  # fmt: skip
     following = TableLookup(made)
     for queue in range(1, full + 2):

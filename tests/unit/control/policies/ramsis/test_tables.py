@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from control.policies.ramsis.mdp_solver import Objective
 from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.table_leases import alike
+from control.policies.ramsis.table_leases import models_of_kind
 from control.policies.ramsis.tables import (
     OPTIONS,
     Ask,
@@ -18,12 +18,12 @@ from control.policies.ramsis.tables import (
     SelectionPlan,
     Table,
     TableEntry,
-    described,
     for_load,
     grid,
     models_of,
     solved,
     solved_within,
+    table_plan_json,
 )
 from control.problem.problem import SelectionError
 from schemas.pipeline import Policy
@@ -240,12 +240,12 @@ def test_a_task_s_variants_are_models_up_to_their_largest_batch() -> None:
 def test_a_policy_plans_lateness_by_one_quantile_and_queues_by_another() -> None:
     read, profile = a_pipeline().task("read"), a_profile()
     loki = Policy(name="loki", kind="loki", latency="p95", rate="mean")
-    for model in alike(profile, read, ("cpu", "cpu"), loki):
+    for model in models_of_kind(profile, read, ("cpu", "cpu"), loki):
         entry = profile.entry("read", model.name, "cpu")
         assert model.latency_s[0] == entry.latency[0].p95_s
         assert model.busy_s[0] == entry.latency[0].mean_s
     same = Policy(name="ramsis", kind="ramsis", latency="p95", rate="p95")
-    assert alike(profile, read, ("cpu",), same) == models_of(profile, read, "cpu")
+    assert models_of_kind(profile, read, ("cpu",), same) == models_of(profile, read, "cpu")
 
 
 def test_a_policy_sets_the_largest_batches_of_its_models() -> None:
@@ -254,7 +254,7 @@ def test_a_policy_sets_the_largest_batches_of_its_models() -> None:
     policy = Policy(name="ramsis", kind="ramsis", rate="p95", batch={f"read/{first.name}": 1})
     assert len(first.latency_s) > 1
     shorter = replace(first, latency_s=first.latency_s[:1])
-    assert alike(profile, read, ("cpu",), policy) == (shorter, *others)
+    assert models_of_kind(profile, read, ("cpu",), policy) == (shorter, *others)
 
 
 def test_model_planned_by_a_rare_latency_is_chosen_at_loads_that_it_can_carry() -> None:
@@ -269,7 +269,7 @@ def test_model_planned_by_a_rare_latency_is_chosen_at_loads_that_it_can_carry() 
 
 def test_plan_description_includes_decisions_on_request() -> None:
     plan = solved(RAMSIS, an_ask())
-    shown = described("ramsis", plan, 0.01, 0.02, table=False)
+    shown = table_plan_json("ramsis", plan, 0.01, 0.02, table=False)
     assert json.loads(json.dumps(shown, allow_nan=False)) == {
         "policy": "ramsis",
         "demand": 100.0,
@@ -285,7 +285,7 @@ def test_plan_description_includes_decisions_on_request() -> None:
             "sweeps": plan.sweeps,
         },
     }
-    more = described("ramsis", plan, 0.01, 0.02, table=True)
+    more = table_plan_json("ramsis", plan, 0.01, 0.02, table=True)
     assert more["decisions"] == plan.table.decisions()
 
 

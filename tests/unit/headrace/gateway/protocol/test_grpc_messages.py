@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE, message_classes, pool
 from headrace.gateway.protocol.grpc_messages import parsed, rendered
 from headrace.gateway.protocol.requests import InferResponse
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import DATATYPES, binary, bytes_tensor, number_tensor
 
 POOL = pool()
-M = classes(POOL)
+M = message_classes(POOL)
 Input = M.ModelInferRequest.InferInputTensor
 
 

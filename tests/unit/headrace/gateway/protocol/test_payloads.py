@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.protocol.payloads import configuration, metadata, outputs_of, payload_of
+from headrace.gateway.protocol.payloads import configuration, model_metadata, outputs_of, payload_of
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import (
     DTYPES,
@@ -176,7 +176,7 @@ def test_an_unknown_output_is_the_callers_fault() -> None:
 
 
 def test_metadata_and_configuration_show_the_signature() -> None:
-    assert metadata("m", ONE) == {
+    assert model_metadata("m", ONE) == {
         "name": "m", "versions": ["1"], "platform": "headrace",
         "inputs": [{"name": "x", "datatype": "BYTES", "shape": [1]}],
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],

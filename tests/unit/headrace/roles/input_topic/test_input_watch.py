@@ -6,7 +6,12 @@ import threading
 import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
-from headrace.roles.input_topic.input_watch import Absence, changed, verdict, watched_input
+from headrace.roles.input_topic.input_watch import (
+    Absence,
+    agreed_change,
+    topic_change,
+    watched_input,
+)
 from streams.kafka.admin.topic_admin import UNKNOWN_TOPIC, TopicLook
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import BrokerError
@@ -16,22 +21,22 @@ SEEN = TopicLook("id-1", 3)
 
 @pytest.mark.parametrize("now", [SEEN, None, TopicLook("", 3), UNKNOWN_TOPIC])
 def test_nothing_has_changed(now: TopicLook | None) -> None:
-    assert changed("shop.queries", SEEN, now) is None
+    assert topic_change("shop.queries", SEEN, now) is None
 
 
 def test_a_broker_without_ids_tells_partitions_only() -> None:
-    assert changed("shop.queries", TopicLook("", 3), TopicLook("id-1", 3)) is None
+    assert topic_change("shop.queries", TopicLook("", 3), TopicLook("id-1", 3)) is None
     assert isinstance(
-        changed("shop.queries", TopicLook("", 3), TopicLook("", 4)), PartitionsChanged
+        topic_change("shop.queries", TopicLook("", 3), TopicLook("", 4)), PartitionsChanged
     )
 
 
 def test_another_topic_of_the_name_is_reported_first() -> None:
-    assert isinstance(changed("shop.queries", SEEN, TopicLook("id-2", 1)), InputMadeAnew)
+    assert isinstance(topic_change("shop.queries", SEEN, TopicLook("id-2", 1)), InputMadeAnew)
 
 
 def test_added_partitions_are_reported_with_their_number() -> None:
-    error = changed("shop.queries", SEEN, TopicLook("id-1", 5))
+    error = topic_change("shop.queries", SEEN, TopicLook("id-1", 5))
     assert isinstance(error, PartitionsChanged)
     assert "has 5 partitions and had 3" in str(error)
 
@@ -54,7 +59,7 @@ ANEW = TopicLook("id-2", 3)
 def test_a_topic_is_the_same_where_two_looks_agree(
     looks: tuple[TopicLook | None, ...], found: type
 ) -> None:
-    assert type(verdict("shop.queries", SEEN, looks)) is found
+    assert type(agreed_change("shop.queries", SEEN, looks)) is found
 
 
 def test_a_topic_is_gone_if_no_broker_knows_it_for_a_while_and_again_after_that() -> None:

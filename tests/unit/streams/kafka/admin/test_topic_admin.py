@@ -20,7 +20,7 @@ class Description:
 
 
 def id_of(monkeypatch: pytest.MonkeyPatch, found: Any) -> str:
-    monkeypatch.setattr(topic_admin, "described", lambda *_: {"p.queries": found})
+    monkeypatch.setattr(topic_admin, "topic_descriptions", lambda *_: {"p.queries": found})
     return topic_id_on(KafkaConfig("nobody:1"), "p.queries")
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.policies.compass.packing import place
-from control.policies.compass.schedule.classes import classes
+from control.policies.compass.packing import packed_items
+from control.policies.compass.schedule.classes import session_classes
 from control.policies.compass.schedule.greedy import Pair, cheapest_pairs, first_fit, greedy_pairs
 from control.policies.compass.schedule.instance import (
     Candidate,
@@ -28,7 +28,7 @@ from control.policies.compass.schedule.relaxation import (
     near_columns,
     others,
 )
-from control.policies.compass.schedule.scheduling import Schedule, packed, schedule
+from control.policies.compass.schedule.scheduling import Schedule, opened_gpus, schedule
 from control.problem.problem import PlanError
 
 ITEM = st.builds(
@@ -60,7 +60,7 @@ def exhaustive(instance: Instance) -> list[tuple[float, int, float]]:
     options = [(None, *range(len(session.plans))) for session in instance.sessions]
     found = []
     for plans in product(*options):
-        used = packed(instance, plans)
+        used = opened_gpus(instance, plans)
         if all(t.gpus is None or used[n] <= t.gpus for n, t in instance.tiers.items()):
             served = [s for s, p in zip(instance.sessions, plans, strict=True) if p is not None]
             cost = sum(instance.tiers[name].price * count for name, count in used.items())
@@ -77,7 +77,7 @@ def placed(instance: Instance, made: Schedule) -> dict[str, int]:
     opened = dict.fromkeys(instance.tiers, 0)
     for bin, quarters in items.items():
         free = [k + 1 for k, n in enumerate(instance.free.get(bin, (0, 0, 0))) for _ in range(n)]
-        opened[bin[0]] += len(place(quarters, free).free) - len(free)
+        opened[bin[0]] += len(packed_items(quarters, free).free) - len(free)
     return opened
 
 
@@ -113,7 +113,7 @@ def test_a_session_that_a_greedy_leaves_out_fits_with_none_of_its_plans(
     for session, plan in offered(instance, "goodput"):
         if made[session] is None:
             more = [*made[:session], plan, *made[session + 1 :]]
-            used = packed(instance, more)
+            used = opened_gpus(instance, more)
             assert any(used[n] > t.gpus for n, t in instance.tiers.items() if t.gpus is not None)
 
 
@@ -171,7 +171,7 @@ def test_sifting_finds_the_bound_of_the_whole_program(
     objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = drawn(2500, 7, 250 if objective == "goodput" else None, (1.0, 1.3, 2.2))
-    assert model(instance, classes(instance), objective).columns > DIRECT
+    assert model(instance, session_classes(instance), objective).columns > DIRECT
     sifted = schedule(instance, objective).bound
     monkeypatch.setattr("control.policies.compass.schedule.relaxation.DIRECT", 10**9)
     whole = schedule(instance, objective).bound
@@ -180,7 +180,7 @@ def test_sifting_finds_the_bound_of_the_whole_program(
 
 def test_a_window_is_widened_until_it_selects_other_columns() -> None:
     instance = drawn(60, 3, 20, (1.0, 2.0))
-    data = model(instance, classes(instance), "goodput")
+    data = model(instance, session_classes(instance), "goodput")
     prices = np.full(len(data.free), 0.3)
     window, last = FIRST_WINDOW, near_columns(data, prices, FIRST_WINDOW)
     selections = [[part.tobytes() for part in last]]
@@ -194,7 +194,7 @@ def test_a_window_is_widened_until_it_selects_other_columns() -> None:
 @pytest.mark.parametrize("objective", ["goodput", "cost"])
 def test_any_prices_give_a_bound(objective: str) -> None:
     instance = drawn(60, 3, 20, (1.0, 2.0))
-    data = model(instance, classes(instance), objective)
+    data = model(instance, session_classes(instance), objective)
     made = schedule(instance, objective)
     assert made.feasible
     for seed in range(20):

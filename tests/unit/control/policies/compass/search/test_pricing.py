@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from control.policies.compass.search import pricing
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.pricing import affordable, cheapest_estimates, priced
+from control.policies.compass.search.pricing import cheapest_estimates, may_be_affordable, priced
 from control.problem.space import Space, Stage
 
 TIERS = ("edge", "near")
@@ -95,7 +95,7 @@ def test_a_configuration_is_affordable_if_one_of_its_plans_is(
     sent = np.zeros(len(deployment.delay))
     plans = priced(deployment, 0, seconds, sent, slo_s)
     cheap = any(plan.usd_per_h <= usd for plan in plans)
-    assert affordable(deployment, 0, seconds, sent, slo_s, usd) is cheap
+    assert may_be_affordable(deployment, 0, seconds, sent, slo_s, usd) is cheap
 
 
 def test_placements_that_cost_too_much_on_any_shares_are_not_trimmed(
@@ -106,8 +106,8 @@ def test_placements_that_cost_too_much_on_any_shares_are_not_trimmed(
     monkeypatch.delattr(pricing, "trimmed")
     sent, seconds = np.zeros(len(deployment.delay)), np.full(3, 0.01)
     slowed = replace(deployment, slowdown=np.where(deployment.price > 0, 1.0, 99.0))
-    assert affordable(deployment, 0, seconds, sent, 0.5, 0.0)  # all stages on the free tier
-    assert not affordable(slowed, 0, seconds, sent, 0.5, 0.4)
+    assert may_be_affordable(deployment, 0, seconds, sent, 0.5, 0.0)  # all stages on the free tier
+    assert not may_be_affordable(slowed, 0, seconds, sent, 0.5, 0.4)
 
 
 def test_tree_too_slow_on_quarter_gpus_takes_whole_gpus() -> None:
