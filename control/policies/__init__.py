@@ -125,11 +125,11 @@ POLICIES: Mapping[str, PolicySpec] = {
             deviations=(
                 "A worker's load is its own arrivals of the last half second times the workers; "
                 "the paper's load monitor counts all arrivals.",
-                "What hops take is subtracted from the SLO; the paper has no hops.",
-                "A queue longer than a batch may be is served in several batches; the paper drops "
-                "the excess, its code makes one batch of it.",
-                "Ingress refuses what goes beyond the plan's capacity (`admission: false` takes "
-                "everything); the paper has no admission.",
+                "The time of hops is subtracted from the SLO; the paper has no hops.",
+                "A queue longer than the largest batch is served in several batches; the paper "
+                "drops the excess, its code makes one batch of it.",
+                "Ingress refuses queries beyond the plan's capacity (`admission: false` admits "
+                "all); the paper has no admission.",
             ),
         ),
         PolicySpec(
