@@ -26,7 +26,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── CertificateError            [2]  an invalid fidelity certificate
 ├── NameTaken                   [2]  a node name in use by another process
 ├── PartitionsChanged           [1]  an input topic whose number of partitions changed
-├── InputMadeAnew               [1]  an input topic that was deleted and made anew
+├── InputRecreated              [1]  an input topic that was deleted and recreated
 ├── PortTaken                   [2]  a port in use by another program
 ├── GatewayError                [2]  a token or certificate file that the gateway cannot use
 ├── DashboardError              [2]  a token or pipeline that the dashboard cannot use
@@ -65,8 +65,8 @@ class PartitionsChanged(HeadraceError):
     exit_code = UNSUCCESSFUL
 
 
-class InputMadeAnew(HeadraceError):
-    """The input topic was deleted and made anew while the role read it."""
+class InputRecreated(HeadraceError):
+    """The input topic was deleted and recreated while the role read it."""
 
     exit_code = UNSUCCESSFUL
 

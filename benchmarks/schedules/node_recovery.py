@@ -25,7 +25,7 @@ from streams.kafka.egress_recovery import Committed, answers_from_s
 from streams.topics import physical
 
 PARTITIONS = 4  # of the input topic
-TOPIC_ID = "input"  # of the input topic, which no schedule makes anew
+TOPIC_ID = "input"  # of the input topic, which no schedule recreates
 
 
 def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> Node:

@@ -239,7 +239,7 @@ class Asker(Interruptible):
         except KafkaException as error:
             if partition <= 0 or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
-            self._partitions = partition  # the topic was made anew, with this many at most
+            self._partitions = partition  # the topic was recreated, with this many at most
             send(partition=-1)
 
     def poll(self) -> None:

@@ -54,7 +54,7 @@ def unjoined(election: Election, error: KafkaError) -> BrokerError:
         )
     return BrokerError(
         f"group {election.group!r} does not take this control app: {error}; raise group.max.size "
-        "on the brokers if the group has that many members, and start this app anew"
+        "on the brokers if the group has that many members, and restart this app"
     )
 
 

@@ -60,5 +60,5 @@ class InputCount:
         if self._intake.stalled(ends, now):
             raise BrokerError(
                 f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
-                "start the control app anew"
+                "restart the control app"
             )

@@ -53,7 +53,7 @@ def committed_notes(
 ) -> tuple[Committed, ...]:
     """Return the slots' committed offsets and notes; the beginning for a slot without a commit.
 
-    If the commit is beyond the slot's end, the topic was made anew or has lost its end: commit the
+    If the commit is beyond the slot's end, the topic was recreated or has lost its end: commit the
     beginning. From a commit with a leader epoch the client would go to the slot's present end, and
     leave its records out.
 
@@ -159,7 +159,7 @@ def answered_since(
     try:
         count = readable_partitions(config, topic, WAIT_S)
         if not count:
-            raise BrokerError(f"no broker knows topic {topic!r} at present; start this role anew")
+            raise BrokerError(f"no broker knows topic {topic!r} at present; restart this role")
         found = ((p, offset_since(reader, TopicPartition(topic, p), since_s)) for p in range(count))
         starts = [TopicPartition(topic, p, at) for p, at in found if at is not None]
         values = [value for start in starts for value in _values(reader, start)]

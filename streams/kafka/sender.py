@@ -208,5 +208,5 @@ class Sender:
             return
         raise BrokerError(
             f"the broker takes nothing of what waits for {topic!r} and other topics, and no more "
-            "fits; start this role anew"
+            "fits; restart this role"
         )

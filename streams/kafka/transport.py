@@ -287,7 +287,7 @@ class KafkaTransport:
         if self._stalled.stalled(sent_s, since_s) and not self._missing.asking:
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "
-                f"{STALLED_S:g} s; start this role anew"
+                f"{STALLED_S:g} s; restart this role"
             )
 
     @property

@@ -270,7 +270,7 @@ def _failed(job: int | str, text: str, error: BaseException) -> Failed:
 def _lost(variant: str, error: BaseException) -> str:
     return (
         f"{variant} lost the device ({error_sentence(error)}); every later batch of this process "
-        "would fail, so it ends and is to be started anew"
+        "would fail, so it ends and is to be restarted"
     )
 
 

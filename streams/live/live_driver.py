@@ -239,7 +239,7 @@ class Live:
             if before_s is not None and now - before_s > self._fence_s:
                 raise StoodStill(
                     f"this process stood still for {now - before_s:.1f} s; another may have taken "
-                    "its place, so it ends and is to be started anew"
+                    "its place, so it ends and is to be restarted"
                 )
         return now
 

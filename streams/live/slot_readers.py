@@ -132,7 +132,7 @@ class SlotReaders:
         if logical not in (QUERIES, PLANS):
             raise LogWentBack(
                 f"slot {place[1]} of topic {place[0]} went back from offset {self._next[place]} to "
-                f"{offset}: it was made anew or has lost its end; start this role anew"
+                f"{offset}: it was recreated or has lost its end; restart this role"
             )
 
     def _of_history(self, place: Place, fetched: Fetched) -> Iterator[tuple[str, Arrived]]:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from benchmarks.squares import PIPELINE as SQUARES
-from headrace.errors import InputMadeAnew
+from headrace.errors import InputRecreated
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from operators.ingress.ingress import Ingress
@@ -129,7 +129,7 @@ def test_queries_of_a_topic_that_was_made_anew_are_answered_each_once(config: Ka
             assert sorted(a.id for a in answers(config, len(old))) == sorted(old)
             make_anew(config)
             ask(config, new)
-            assert isinstance(life.exception(WITHIN_S), InputMadeAnew)
+            assert isinstance(life.exception(WITHIN_S), InputRecreated)
         with ingress(config):
             ask(config, last)
             found = answers(config, len(old) + len(new) + len(last))
@@ -162,7 +162,7 @@ def test_a_topic_that_was_made_anew_has_another_id_and_ends_the_running_role(
     assert after not in ("", before)
     told: SimpleQueue[BaseException] = SimpleQueue()
     with watched_input(config, INPUT, TopicLook(before, 3), told.put, every_s=0.05):
-        assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)
+        assert isinstance(told.get(timeout=WITHIN_S), InputRecreated)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_supervised_ingress_begins_anew_and_answers_each_query_of_the_new_topi
         ensure_topics(rig.kafka, topics(rig.file.pipeline))
         rig.renew_producer()
         rig.offer(100)
-        rig.until(lambda: "was made anew" in run.role_log("ingress-0"), "ingress to end")
+        rig.until(lambda: "was recreated" in run.role_log("ingress-0"), "ingress to end")
         rig.pass_time(5)
         rig.offer(0)
         rig.settle()

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions
 
-from headrace.errors import InputMadeAnew, PartitionsChanged
+from headrace.errors import InputRecreated, PartitionsChanged
 from headrace.roles.input_topic.input_watch import restore_input, watched_input
 from streams.kafka.admin.topic_admin import TopicLook, ensure_topics, release_id, topic_id_on
 from streams.kafka.admin.topic_settings import settings_of
@@ -53,8 +53,8 @@ def test_a_deleted_input_topic_is_made_anew_and_ends_the_role(
     client, restore = admin(config), partial(restore_input, config, pipeline, 20.0)
     with watched_input(config, topic, before, told.put, 0.05, gone_s=0.5, restore=restore):
         client.delete_topics([topic])[topic].result(20)
-        assert isinstance(told.get(timeout=30.0), InputMadeAnew)
-    assert f"topic '{topic}' was deleted while this role read it; it was made anew" in caplog.text
+        assert isinstance(told.get(timeout=30.0), InputRecreated)
+    assert f"topic '{topic}' was deleted while this role read it; it was recreated" in caplog.text
     settings = settings_of(config, [topic])[topic]
     assert settings["retention.ms"] == str(HOUR_MS)
 

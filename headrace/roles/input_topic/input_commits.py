@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from headrace.errors import InputMadeAnew
+from headrace.errors import InputRecreated
 from operators.egress.egress import highest, upto_of
 from operators.input_place import NO_ENDS, InputPlaces, InputStart, commit_at, start_of_input
 from schemas.effects import OUTPUTS, QUERIES
@@ -76,7 +76,7 @@ def _ends(kafka: KafkaConfig, topic: str, partitions: Iterable[int]) -> dict[int
 def commits_end(
     kafka: KafkaConfig, group: str, topic: str, places: InputPlaces, first: int = 0
 ) -> Iterator[None]:
-    """Commit how far the topic was read if the block ends with ``InputMadeAnew``; its partition
+    """Commit how far the topic was read if the block ends with ``InputRecreated``; its partition
     ``p`` is called ``first + p`` in ``places``.
 
     The broker deletes a topic's commits with it. Without them the next start could give queries of
@@ -84,7 +84,7 @@ def commits_end(
     """
     try:
         yield
-    except InputMadeAnew:
+    except InputRecreated:
         ends = [(p - first, *places.committed(p)) for p in places.upto]
         read = [TopicPartition(topic, p, offset, metadata=note) for p, offset, note in ends]
         if read:

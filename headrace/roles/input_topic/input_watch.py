@@ -4,7 +4,7 @@ Added partitions have no reader until ingress restarts and takes its share of th
 not reveal a recreated topic that has outgrown the old one. If they go back, they do not show
 whether the topic was recreated or truncated.
 
-A deleted topic is made anew, as every other topic is: by the start of a role that the loss ended.
+A deleted topic is recreated, as every other topic is: by the start of a role that the loss ended.
 Ingress only reads the input topic, so the loss does not end it. It must not end before the topic
 exists again: without its commit the next start could give new queries the places of old ones.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from headrace.errors import InputMadeAnew, PartitionsChanged
+from headrace.errors import InputRecreated, PartitionsChanged
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.topic_admin import UNKNOWN_TOPIC, TopicLook, ensure_topics, look_at
@@ -51,7 +51,7 @@ def watched_input(
     """Look at a topic on a thread while the block runs; call ``fail`` once if it is no longer as
     ``seen``, and ``restore`` whenever no broker has known it for ``gone_s``.
 
-    ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``, or an error of the client; the
+    ``fail`` gets an ``InputRecreated`` or a ``PartitionsChanged``, or an error of the client; the
     thread then ends. A broker that is unreachable for ``within_s`` changes nothing.
     """
     over, absence = threading.Event(), Absence(gone_s)
@@ -105,7 +105,7 @@ class Absence:
 def restore_input(kafka: KafkaConfig, pipeline: Pipeline, timeout_s: float = CHECK_S) -> None:
     """Make the input topic anew if it is missing; log the deletion, and why it cannot be made."""
     topic = physical(pipeline.name, QUERIES)
-    end = "it was made anew, without the queries that it held"
+    end = "it was recreated, without the queries that it held"
     try:
         ensure_topics(kafka, (each for each in topics(pipeline) if each.name == topic), timeout_s)
     except BrokerError as error:
@@ -117,7 +117,7 @@ def restore_input(kafka: KafkaConfig, pipeline: Pipeline, timeout_s: float = CHE
 def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
     """Return if a topic whose offsets went back is still the one that was ``seen``.
 
-    Raises ``InputMadeAnew`` or ``PartitionsChanged`` if it is not, and ``BrokerError`` if the
+    Raises ``InputRecreated`` or ``PartitionsChanged`` if it is not, and ``BrokerError`` if the
     broker does not confirm it within ``CHECK_S``.
     """
     until_s = time.monotonic() + CHECK_S
@@ -136,7 +136,7 @@ def _looks(kafka: KafkaConfig, topic: str, until_s: float) -> Iterator[TopicLook
 
 def agreed_change(
     topic: str, seen: TopicLook, looks: Iterable[TopicLook | None]
-) -> InputMadeAnew | PartitionsChanged | BrokerError | None:
+) -> InputRecreated | PartitionsChanged | BrokerError | None:
     """Return the change of a topic whose offsets went back, by several looks; None if there is
     none.
 
@@ -151,14 +151,14 @@ def agreed_change(
         if same == AGREE:
             return None
     return BrokerError(
-        f"the offsets of topic {topic!r} went back, and no broker says whether it was made anew; "
-        "start this role anew"
+        f"the offsets of topic {topic!r} went back, and no broker says whether it was recreated; "
+        "restart this role"
     )
 
 
 def topic_change(
     topic: str, seen: TopicLook, now: TopicLook | None
-) -> InputMadeAnew | PartitionsChanged | None:
+) -> InputRecreated | PartitionsChanged | None:
     """Return the change of the topic since it was ``seen``, or None.
 
     An empty id, from a broker without topic ids, proves nothing. Nor does a broker that does not
@@ -167,8 +167,8 @@ def topic_change(
     if now is None or now == UNKNOWN_TOPIC:
         return None
     if seen.id and now.id and now.id != seen.id:
-        return InputMadeAnew(
-            f"topic {topic!r} was made anew while this role read it; it begins anew with the "
+        return InputRecreated(
+            f"topic {topic!r} was recreated while this role read it; it begins anew with the "
             "topic's first record"
         )
     if now.partitions != seen.partitions:

@@ -58,7 +58,7 @@ def topic_id_on(config: KafkaConfig, topic: str) -> str:
     found = topic_descriptions(config, (topic,), ANSWERS_S)[topic]
     if isinstance(found, KafkaError):
         raise BrokerError(
-            f"topic {topic!r} cannot be described at present: {found.str()}; start this role anew"
+            f"topic {topic!r} cannot be described at present: {found.str()}; restart this role"
         )
     return str(found.topic_id or "")
 

@@ -85,6 +85,6 @@ def test_errors_are_no_reports() -> None:
     ],
 )
 def test_a_right_that_the_user_has_lost_is_named(code: int, right: str) -> None:
-    """The control app read on without reports, and told only that it is to be started anew."""
+    """The control app read on without reports, and told only that it is to be restarted."""
     with pytest.raises(BrokerError, match=f"no right to Read on {right}; `headrace acls"):
         offsets(Client(Message(3), Message(0, KafkaError(code))))

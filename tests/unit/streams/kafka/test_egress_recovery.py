@@ -71,7 +71,7 @@ class Log:
 
 
 # The commit at the log's end; within what was written since the cut; beyond the log's end, where
-# the topic may have been made anew.
+# the topic may have been recreated.
 @pytest.mark.parametrize(("end", "done", "since_s"), [(6, 6, None), (12, 9, 6.0), (8, 9, 0.0)])
 def test_the_records_behind_a_cut_are_those_that_will_be_read_again(
     monkeypatch: pytest.MonkeyPatch, end: int, done: int, since_s: float | None

@@ -240,7 +240,7 @@ def test_the_end_of_a_process_sends_what_waits_for_confirmations(client: Client)
 def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
     sends = Sender(KafkaConfig("b:1"), None, {})
     client.full = True
-    with pytest.raises(BrokerError, match="no more fits; start this role anew"):
+    with pytest.raises(BrokerError, match="no more fits; restart this role"):
         sends.send(("a", 0), TurnRecord(Turn(), b"first", None))
 
 

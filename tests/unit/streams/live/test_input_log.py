@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.errors import InputMadeAnew
+from headrace.errors import InputRecreated
 from schemas.codec.single_object import encode
 from schemas.effects import QUERIES
 from schemas.records import Query
@@ -27,7 +27,7 @@ class Read:
     def _check(self) -> None:
         self.checks += 1
         if self._made_anew:
-            raise InputMadeAnew("another topic")
+            raise InputRecreated("another topic")
 
     def handled(self, *offsets: int) -> list[int]:
         value = encode(Query(payload=b"", id="q"))
@@ -45,7 +45,7 @@ def test_offsets_that_go_on_are_not_checked() -> None:
 def test_no_record_of_a_topic_that_was_made_anew_is_handled(before: tuple[int, ...]) -> None:
     read = Read(made_anew=True)
     read.handled(*before)
-    with pytest.raises(InputMadeAnew):
+    with pytest.raises(InputRecreated):
         read.handled(0, 1)
     assert read.checks == 1
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from headrace.errors import InputMadeAnew, PartitionsChanged
+from headrace.errors import InputRecreated, PartitionsChanged
 from headrace.roles.input_topic.input_watch import (
     Absence,
     agreed_change,
@@ -32,7 +32,7 @@ def test_a_broker_without_ids_tells_partitions_only() -> None:
 
 
 def test_another_topic_of_the_name_is_reported_first() -> None:
-    assert isinstance(topic_change("shop.queries", SEEN, TopicLook("id-2", 1)), InputMadeAnew)
+    assert isinstance(topic_change("shop.queries", SEEN, TopicLook("id-2", 1)), InputRecreated)
 
 
 def test_added_partitions_are_reported_with_their_number() -> None:
@@ -48,8 +48,8 @@ ANEW = TopicLook("id-2", 3)
     ("looks", "found"),
     [
         ((SEEN, SEEN, ANEW), type(None)),
-        ((SEEN, ANEW), InputMadeAnew),  # a broker with outdated metadata
-        ((None, ANEW), InputMadeAnew),
+        ((SEEN, ANEW), InputRecreated),  # a broker with outdated metadata
+        ((None, ANEW), InputRecreated),
         ((None, SEEN, None, SEEN), type(None)),
         ((None, None), BrokerError),
         ((UNKNOWN_TOPIC, SEEN, UNKNOWN_TOPIC), BrokerError),
