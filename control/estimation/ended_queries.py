@@ -1,12 +1,27 @@
 """Outcomes of queries in windows of ``WINDOW_S``, from egress's reports."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from control.estimation.report_deltas import News
 from schemas.enumerations import NodeState
 from schemas.records import Report
 
 WINDOW_S = 1.0
+FEWEST = 10  # answers of a class that show whether a queue stands
+
+
+@dataclass(slots=True)
+class ClassEnds:
+    """Queries of an SLO class that were answered in time, and the tight ones of them."""
+
+    good: float = 0.0
+    tight: float = 0.0
+
+    def add(self, news: News, name: str) -> None:
+        """Add the queries that ended between two reports of an egress."""
+        self.good += max(0.0, news.since(f"class/{name}/answered"))
+        self.tight += max(0.0, news.since(f"tight/{name}"))
 
 
 @dataclass(slots=True)
@@ -21,6 +36,7 @@ class Window:
     refused: float = 0.0
     tight: float = 0.0  # of the good
     loading: bool = False
+    classes: dict[str, ClassEnds] = field(default_factory=dict)
 
     def add(self, news: News) -> None:
         """Add the queries that ended between two reports of an egress."""
@@ -33,6 +49,8 @@ class Window:
         self.late += late
         self.refused += refused
         self.tight += tight
+        for name, ends in self.classes.items():
+            ends.add(news, name)
 
     @property
     def admitted(self) -> float:
@@ -43,6 +61,16 @@ class Window:
     def stands(self) -> bool:
         """Whether a queue stands: of the answers in time, at least half were tight."""
         return self.admitted > 0 and 2 * self.tight >= self.good
+
+    @property
+    def stands_in_class(self) -> bool:
+        """Whether a queue stands in an SLO class: at least half of its answers in time were tight.
+
+        Fewer than half of all answers may be tight then, as items of tight classes pass those of
+        slack ones.
+        """
+        classes = self.classes.values()
+        return any([x.good >= FEWEST and 2 * x.tight >= x.good for x in classes])
 
     @property
     def served_qps(self) -> float:
@@ -62,9 +90,11 @@ class EndedQueries:
     that finds it complete ends it. The clocks of hosts may differ, and an egress may end.
     """
 
-    __slots__ = ("_began_s", "_loading", "_window")
+    __slots__ = ("_began_s", "_classes", "_loading", "_window")
 
-    def __init__(self) -> None:
+    def __init__(self, classes: Iterable[str] = ()) -> None:
+        """``classes``: the SLO classes, with "" for queries of none; empty without classes."""
+        self._classes = tuple(classes)
         self._window: Window | None = None
         self._began_s: dict[str, float] = {}  # by egress
         self._loading: dict[str, float] = {}  # loading workers -> time of their last report
@@ -84,12 +114,15 @@ class EndedQueries:
         """Add an egress report to the window; return the window if this report ends it."""
         now, node = news.report.sent_s, news.report.node
         began_s = self._began_s.setdefault(node, now)
-        window = self._window = self._window or Window(now)
+        window = self._window = self._window or self._empty(now)
         if news.seconds is not None:  # else the counts may be old
             window.add(news)
         if now < began_s + WINDOW_S:
             return None
-        self._window, self._began_s = Window(now), {node: now}
+        self._window, self._began_s = self._empty(now), {node: now}
         window.seconds = now - began_s
         window.loading = any(at_s >= window.since_s for at_s in self._loading.values())
         return window
+
+    def _empty(self, now: float) -> Window:
+        return Window(now, classes={name: ClassEnds() for name in self._classes})

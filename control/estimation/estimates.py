@@ -83,7 +83,8 @@ class Estimates:
         self._planned_by: Mapping[str, float] = {}  # the accuracies in ``profile``
         # The demand of an earlier control app's plan, until it is measured (0).
         self._recalled_qps, self._demand, self._at_tasks = 0.0, Demand(), TaskDemand()
-        self._ended, self._capacity = EndedQueries(), SeenCapacity()
+        classes = ("", *pipeline.slo_classes) if pipeline.slo_classes else ()
+        self._ended, self._capacity = EndedQueries(classes), SeenCapacity()
         self._to_egress = TimeToEgress(pipeline.task_names)
         self._classes = ClassMix(pipeline)
         self._factors = Factors(

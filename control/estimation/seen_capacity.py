@@ -23,6 +23,11 @@ A queue stands if at least half of the answers in time were tight. If m <= MISSE
 stands, or ingress refuses queries and m > FEW, the level falls by ``EASED`` per window instead,
 down to ``EASED_TO`` of its first value.
 
+With SLO classes a queue stands in the slack ones first, as the earliest deadline goes first. Their
+items then wait until their deadlines are as near as those of tight classes, and all classes miss
+alike. If a queue stands in a class and ingress refuses queries, half of FEW is enough to ease
+admission, and with fewer misses the level stays.
+
 The known level is where the level last fell while no worker loaded. Below it g and most are
 ``RETURN``, above it ``PROBE``. A plan that raises the capacity from C to C' is trusted with the
 addition; if the ratio exceeds ``MORE``, the known level is reset to 1:
@@ -113,10 +118,14 @@ class SeenCapacity:
                 self._draining = missed > CLEAR
 
     def _adapt(self, ended: Window, missed: float) -> None:
-        if (self._level < 1.0 and ended.stands) or (ended.refused > 0 and missed > FEW):
+        few = FEW / 2 if ended.stands_in_class else FEW
+        if (self._level < 1.0 and ended.stands) or (ended.refused > 0 and missed > few):
             self._clean = 0
             self._least = self._least or EASED_TO * self._level
             self._level = self._known = max(self._least, EASED * self._level)
+            return
+        if ended.refused > 0 and ended.stands_in_class:
+            self._clean = 0
             return
         self._least = None
         self._clean += 1

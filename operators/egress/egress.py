@@ -324,7 +324,7 @@ class Egress:
         outcome = outcome_of(said)
         counts[outcome] += 1
         if self._pipeline.slo_classes:
-            self._reporter.count(f"class/{said.slo_class}/{outcome}")
+            self._of_class(said, outcome)
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
         if said.session:
@@ -335,6 +335,13 @@ class Egress:
         else:
             self._missed(said, outcome)
         return [Send(RESULTS, said, key=said.id, headers=headers_of(trace))]
+
+    def _of_class(self, said: Answer, outcome: str) -> None:
+        """Count a query of an SLO class, or of none in a pipeline that has classes."""
+        count, name = self._reporter.count, said.slo_class
+        count(f"class/{name}/{outcome}")
+        if outcome == ANSWERED and tight(said):
+            count(f"tight/{name}")
 
     def _missed(self, said: Answer, outcome: str) -> None:
         """Count a query that was not answered completely and in time."""

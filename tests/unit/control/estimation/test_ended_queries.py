@@ -107,6 +107,21 @@ def test_standing_queue_is_detected_when_half_of_the_answers_are_tight(
     assert window.stands is stands
 
 
+@pytest.mark.parametrize(
+    ("good", "tight", "stands"), [(20, 10, True), (20, 9, False), (9, 9, False)]
+)
+def test_standing_queue_is_detected_in_the_class_in_which_it_stands(
+    good: int, tight: int, stands: bool
+) -> None:
+    """Answers of the tight class are not tight: its items pass those of the slack class."""
+    ended = {"answered": 80.0 + good, "class/gold/answered": 80.0, "class/bulk/answered": good}
+    counts = {**ended, "tight": float(tight), "tight/bulk": float(tight)}
+    for classes, found in ((("gold", "bulk"), stands), ((), False)):
+        queries = EndedQueries(classes)
+        (window,) = windows(report(0.0, {}), report(1.0, counts), queries=queries)
+        assert (window.stands, window.stands_in_class) == (False, found)
+
+
 def test_standing_queue_is_not_detected_without_ended_queries() -> None:
     (window,) = windows(report(0.0, {}), report(1.0, {"refused": 100.0}))
     assert not window.stands

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.ended_queries import Window
+from control.estimation.ended_queries import ClassEnds, Window
 from control.estimation.seen_capacity import (
     EASED,
     EASED_TO,
@@ -28,15 +28,18 @@ def shares(
     tight: float = 0.0,
     late: float = 0.5,
     loading: bool = False,
+    tight_bulk: float = 0.0,
 ) -> list[float]:
     """Return the share after each second. ``tight`` is the part of tight answers, ``late`` the
-    part of late answers among the misses; the other misses were dropped."""
+    part of late answers among the misses; the other misses were dropped. ``tight_bulk`` is the
+    part of tight answers in a class that has a fifth of all answers."""
     capacity = capacity or SeenCapacity()
     found = []
     for good, missed, refused in seconds:
         window = Window(
             0.0, 1.0, good=good, missed=missed, late=late * missed, refused=refused,
             tight=tight * good, loading=loading,
+            classes={"bulk": ClassEnds(0.2 * good, 0.2 * good * tight_bulk)},
         )  # fmt: skip
         capacity.judge(window)
         found.append(capacity.share)
@@ -66,6 +69,17 @@ def test_admission_far_below_the_observed_share_is_not_eased() -> None:
 
 def test_a_few_misses_are_not_put_down_to_admission_where_nothing_is_refused() -> None:
     assert set(shares([(94, 6, 0)] * 20)) == {1.0}
+
+
+def test_fewer_misses_ease_admission_if_a_queue_stands_in_a_class() -> None:
+    seconds = [(98, 2, 300)] * 2 + [(99, 1, 300)] * 2
+    standing, loose = (shares(seconds, tight_bulk=tight) for tight in (0.6, 0.4))
+    assert standing == pytest.approx([EASED, EASED**2, EASED**2, EASED**2])
+    assert set(loose) == {1.0}
+
+
+def test_queue_in_a_class_is_not_put_down_to_admission_where_nothing_is_refused() -> None:
+    assert set(shares([(98, 2, 0)] * 20, tight_bulk=0.9)) == {1.0}
 
 
 def test_a_few_misses_for_a_second_are_no_overload() -> None:

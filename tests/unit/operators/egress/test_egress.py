@@ -500,7 +500,9 @@ def test_it_counts_by_class_and_by_session_while_the_session_is_open() -> None:
     noticed = a_noticed(0, slo_class="gold", session="a", **times)
     egress.handle(arrived(Notice(partition=0, upto=1, queries=(noticed,))), 100.1)
     egress.handle(arrived(replace(whole(0), **times), 1), 100.4)
-    counts = {"answered": 1, "tight": 1, "class/gold/answered": 1, bucket(0.4): 1}
+    counts = {
+        "answered": 1, "tight": 1, "class/gold/answered": 1, "tight/gold": 1, bucket(0.4): 1,
+    }  # fmt: skip
     both = after(egress, 1, "a", "b")
     assert both.items() >= {**counts, "session/a/answered": 1}.items()
     closed = after(egress, 2, "b")
