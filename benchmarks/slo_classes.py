@@ -1,14 +1,16 @@
 """Load three SLO classes at once on emulated devices, below and above the capacity.
 
     nice -n 5 python -m benchmarks.slo_classes [--policies loki inferline ...] [--seconds 20]
-        [--rates 40 400] [--simulated] [--json]
+        [--rates 40 400] [--floor 0.95] [--simulated] [--json]
 
 Two emulated devices serve a task with a fast and a slow variant under an SLO of 500 ms, on a local
 broker of its own, or with ``--simulated`` in virtual time. The classes gold (100 ms, weight 3),
 silver (300 ms, 2) and bulk (1 s, 1) have a third of the queries each. For each policy and rate, by
 class: queries a second in time, the share in time of the admitted queries, and the admitted share
 of all. The exit code is 1 if gold's share in time is below ``LEAST``, or, if a tenth or more was
-refused, the admitted shares of gold and bulk are not three to one within ``WITHIN``.
+refused, the admitted shares of gold and bulk are not three to one within ``WITHIN``. With
+``--floor`` gold has this floor, and the exit code is 1 if less than it of all its queries are in
+time; choose a rate at which the devices could serve gold alone.
 """
 
 import argparse
@@ -86,11 +88,13 @@ def counted(policy: str, rate: float, seconds: float, name: str, counts: Mapping
     )  # fmt: skip
 
 
-def a_pipeline(folder: Path, policy: str) -> Path:
-    """Write the pipeline under a policy."""
+def a_pipeline(folder: Path, policy: str, floor: float = 0.0) -> Path:
+    """Write the pipeline under a policy; ``floor`` is gold's."""
+    classes = {name: dict(each) for name, each in CLASSES.items()}
+    classes["gold"]["floor"] = floor
     return a_cluster(
         folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
-        policy=policy, workload="blank:Blank", slo_classes={k: dict(v) for k, v in CLASSES.items()},
+        policy=policy, workload="blank:Blank", slo_classes=classes,
     )  # fmt: skip
 
 
@@ -98,7 +102,7 @@ def played(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
     """Play each policy and rate in virtual time, after a warm-up."""
     thirds = tuple((name, 1 / len(CLASSES)) for name in CLASSES)
     for policy in asked.policies:
-        file = read_pipeline_file(a_pipeline(folder, policy))
+        file = read_pipeline_file(a_pipeline(folder, policy, asked.floor))
         for rate in asked.rates:
             run = Run(
                 file=file, policy=policy, seed=0, warm_up_s=WARM_UP_S, classes=thirds,
@@ -115,7 +119,7 @@ def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
     user = User(folder)
     try:
         for policy in asked.policies:
-            a_pipeline(folder, policy)
+            a_pipeline(folder, policy, asked.floor)
             try:
                 user.up()
                 for rate in asked.rates:
@@ -128,9 +132,12 @@ def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
         user.types("broker", "stop")
 
 
-def wrong(parts: tuple[Part, ...]) -> list[str]:
+def wrong(parts: tuple[Part, ...], floor: float) -> list[str]:
     """Return the requirements that the parts of a policy and rate, one of each class, violate."""
     gold, _, bulk = parts
+    if floor:
+        share, at = gold.kept * gold.admitted, f"{gold.policy} at {gold.rate_qps:g}/s"
+        return [f"{at}: of all of gold {share:.1%} in time"] if share < floor else []
     found = []
     if gold.kept < LEAST:
         found.append(f"{gold.policy} at {gold.rate_qps:g}/s: gold keeps {gold.kept:.1%}")
@@ -146,6 +153,7 @@ def main() -> int:
     parser.add_argument("--policies", nargs="+", default=["loki", "inferline", "ramsis"])
     parser.add_argument("--rates", nargs="+", type=float, default=[40.0, 400.0])
     parser.add_argument("--seconds", type=float, default=20.0, help="at each rate")
+    parser.add_argument("--floor", type=float, default=0.0, help="of gold")
     parser.add_argument(
         "--simulated", action="store_true", help="in virtual time, without a broker"
     )
@@ -165,7 +173,7 @@ def main() -> int:
     broken = [
         each
         for at in range(0, len(found), len(CLASSES))
-        for each in wrong(tuple(found[at : at + len(CLASSES)]))
+        for each in wrong(tuple(found[at : at + len(CLASSES)]), asked.floor)
     ]
     if asked.json:
         rows = [asdict(part) for part in found]

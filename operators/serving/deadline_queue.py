@@ -1,7 +1,10 @@
-"""A worker's queue: items by deadline, ties in order of arrival."""
+"""A worker's queue: items by deadline, ties in order of arrival.
+
+Items of the SLO classes that go ahead (``class_precedence.py``) precede all others.
+"""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from operators.offset_tracker import Progress
 from schemas.records import Item, Work
@@ -35,21 +38,47 @@ class Ticket:
         return f"{work.origin.partition}-{work.origin.offset}@{work.created_s}/{branch}"
 
 
-def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
-    """Queue the items of one record by deadline, behind queued ones with the same deadline.
+def enqueue(
+    queue: deque[Ticket], tickets: list[Ticket], ahead: Collection[str] = frozenset()
+) -> None:
+    """Queue the items of one record by deadline, behind queued ones with the same deadline; those
+    of the SLO classes ``ahead`` before those of others.
 
     Items that are to run alone after a failure keep their places.
     """
     later: list[Ticket] = []
-    while queue and tickets and _precedes(tickets[0], queue[-1]):
+    while queue and tickets and _precedes(tickets[0], queue[-1], ahead):
         later.append(queue.pop())
     queue.extend(tickets)
     if later:
         queue.extend(reversed(later))
 
 
-def _precedes(ticket: Ticket, queued: Ticket) -> bool:
-    return ticket.work.deadline_s < queued.work.deadline_s and not queued.alone
+def _precedes(ticket: Ticket, queued: Ticket, ahead: Collection[str]) -> bool:
+    if queued.alone:
+        return False
+    if ahead:
+        first = ticket.work.slo_class in ahead
+        if first != (queued.work.slo_class in ahead):
+            return first
+    return ticket.work.deadline_s < queued.work.deadline_s
+
+
+def take_late(
+    queue: deque[Ticket], late: Callable[[Ticket], bool], ahead: Collection[str] = frozenset()
+) -> list[Ticket]:
+    """Take the late items from the head of the queue; with classes ``ahead`` from all of it, as
+    late items then wait behind others."""
+    found: list[Ticket] = []
+    while queue and late(queue[0]):
+        found.append(queue.popleft())
+    if ahead:
+        kept: list[Ticket] = []
+        for ticket in queue:
+            (found if late(ticket) else kept).append(ticket)
+        queue.clear()
+        queue.extend(kept)
+    return found
 
 
 def crashing(tickets: Sequence[Ticket], crashes: Mapping[str, int]) -> list[Ticket]:

@@ -5,10 +5,12 @@ what is counted; and the offsets of finished records, to be committed.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
+from control.per_query.class_precedence import ClassPrecedence
 from operators.drop_reasons import after_crash, dropped
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import Ticket
@@ -28,7 +30,7 @@ class ItemEnds:
     """The ends of one worker's items. ``rules`` are those of the plan in force."""
 
     __slots__ = (
-        "_batch", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks",
+        "_batch", "_precedence", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks",
         "rules",
     )  # fmt: skip
 
@@ -49,6 +51,12 @@ class ItemEnds:
         self._slots, self._batch, self._reporter = slots, batch, reporter
         self._shadows = shadows
         self._strikes = strikes  # crash counts by item; None without a crash journal
+        self._precedence = ClassPrecedence(pipeline)
+
+    @property
+    def ahead(self) -> frozenset[str]:
+        """The SLO classes whose items go ahead in the queue."""
+        return self._precedence.ahead
 
     def answered(self, event: Inferred, now: float) -> list[Effect]:
         """End the items of the batch that ran, each by its output."""
@@ -70,6 +78,8 @@ class ItemEnds:
                 onward.append((work, to, item))
         took_s = event.finished_s - event.started_s
         self._count_ran(onward, event, now)
+        if self._precedence and not tickets[0].shadow:
+            self._count_class(tickets, event.finished_s)
         return self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
 
     def _count_ran(self, onward: list[Onward], event: Inferred, now: float) -> None:
@@ -79,6 +89,13 @@ class ItemEnds:
         self._reporter.ran(batch.variant, len(batch.tickets), event, onward)
         if self._shadows is not None:
             self._shadows.saw(batch.tickets, event.finished_s, self.rules, now)
+
+    def _count_class(self, tickets: list[Ticket], finished_s: float) -> None:
+        """Count items by their SLO class: in time, or missed (infinite: dropped)."""
+        for ticket in tickets:
+            work = ticket.work
+            allowed_s, in_time = work.deadline_s - work.created_s, finished_s <= work.deadline_s
+            self._precedence.ended(work.slo_class, allowed_s, in_time=in_time)
 
     def dropped(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         """Drop items whose batch of ``variant`` would end too late, at ``ends_s``."""
@@ -95,6 +112,8 @@ class ItemEnds:
             end = dropped(task, why)
             ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", ended))
+        if self._precedence:
+            self._count_class(late, inf)
         return self._end(late, gone, DROPPED, now, 0.0, now)
 
     def failed_batch(self, reason: str, now: float) -> list[Effect]:

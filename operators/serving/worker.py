@@ -18,7 +18,7 @@ from control.per_query.shadowing import is_shadow
 from operators.dead_letter import dead_letter
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
-from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enqueue
+from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enqueue, take_late
 from operators.serving.device import Device
 from operators.serving.item_ends import ItemEnds
 from operators.serving.leased_slots import LeasedSlots
@@ -132,7 +132,7 @@ class Worker:
 
     def _queued(self, tickets: list[Ticket], work: Work, now: float) -> list[Effect]:
         items = len(tickets)
-        enqueue(self._queue, tickets)
+        enqueue(self._queue, tickets, self._ends.ahead)
         self._reporter.arrived(self._slots.wanted, items)
         if self._tables.following is not None:
             self._tables.arrivals.came(items, work.follow, now)
@@ -191,17 +191,17 @@ class Worker:
         return [*effects, slots.pause()] if len(queue) > limit else effects
 
     def _shed(self, now: float) -> list[Effect]:
-        """Drop the head items that no batch can finish in time.
+        """Drop the items that no batch can finish in time.
 
         If they stayed unread instead, they would arrive late a few batches at a time and keep every
         later item late.
         """
         queue, variant = self._queue, self._variants.serving or self._slots.wanted
         ends_s = now + self._variants.takes_s(variant, self._variants.cost(self._queue, 1))
-        late: list[Ticket] = []
         overrun_s = self._rules.overrun_s
-        while queue and overrun_s(queue[0].work, queue[0].item, ends_s, crowded=True) > 0:
-            late.append(queue.popleft())
+        late = take_late(
+            queue, lambda x: overrun_s(x.work, x.item, ends_s, crowded=True) > 0, self._ends.ahead
+        )
         return self._ends.dropped(late, variant, ends_s, now) if late else []
 
     # ------------------------------------------------------------------ batches

@@ -13,7 +13,8 @@ from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.cli.main import run as headrace
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.run_input import Run, queries
+from headrace.simulation.faults import SLOW, Fault
+from headrace.simulation.run_input import Run, devices, queries
 from headrace.simulation.simulation_run import simulated
 from schemas.records import ANSWERED, REFUSED
 
@@ -99,11 +100,16 @@ def a_planned_file(folder: Path, policy: str = "loki", **changes: Any) -> Path:
     return path
 
 
-def outcomes(path: Path, policy: str, rate: float) -> dict[str, dict[str, int]]:
-    """Return the outcomes by class over 24 s after a warm-up."""
+def outcomes(
+    path: Path, policy: str, rate: float, slower: float = 1.0
+) -> dict[str, dict[str, int]]:
+    """Return the outcomes by class over 24 s after a warm-up; batches take ``slower`` times as
+    long as profiled."""
+    file = read_pipeline_file(path)
+    slow = [Fault(at_s=0.0, kind=SLOW, device=name, factor=slower) for name in devices(file)]
     run = Run(
-        file=read_pipeline_file(path), policy=policy, seed=0, arrivals=Renewal(rate, 30.0),
-        warm_up_s=6.0, classes=THIRDS,
+        file=file, policy=policy, seed=0, arrivals=Renewal(rate, 30.0), warm_up_s=6.0,
+        classes=THIRDS, faults=tuple(slow) if slower != 1.0 else (),
     )  # fmt: skip
     found = simulated(run, lambda sent: None).metrics.classes
     return {name: dict(counts) for name, counts in found.items()}
@@ -135,6 +141,32 @@ def test_under_overload_a_tight_class_keeps_its_slo_and_shares_follow_weights(
     assert admitted["gold"] / admitted["bulk"] == pytest.approx(3.0, rel=0.05)
     assert admitted["silver"] / admitted["bulk"] == pytest.approx(2.0, rel=0.05)
     assert found["bulk"][ANSWERED] / admitted["bulk"] > (0.7 if policy in KEPT else 0.8)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("policy", ["loki", "proteus", "inferline"])
+def test_a_tight_class_keeps_its_slo_on_devices_that_are_a_little_slower_than_profiled(
+    tmp_path: Path, policy: str
+) -> None:
+    """Ingress admitted more than the devices served; the queue that stood was seen in no class, and
+    gold kept 95.2 to 96.1 %."""
+    gold = outcomes(a_planned_file(tmp_path), policy, 400.0, slower=1.06)["gold"]
+    assert gold[ANSWERED] / (sum(gold.values()) - gold[REFUSED]) > 0.965
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("policy", ["loki", "proteus"])
+def test_other_classes_yield_to_one_that_falls_below_its_floor(tmp_path: Path, policy: str) -> None:
+    """All of gold was admitted, and 93.3 to 94.4 % were in time; in all 122 and 114 queries/s."""
+    path = a_planned_file(tmp_path)
+    description = yaml.safe_load(path.read_text())
+    description["slo_classes"]["gold"]["floor"] = 0.95
+    path.write_text(yaml.safe_dump(description))
+    found = outcomes(path, policy, 300.0, slower=1.09)
+    good = {name: counts[ANSWERED] for name, counts in found.items()}
+    assert good["gold"] / sum(found["gold"].values()) > 0.95
+    assert good["silver"] / good["bulk"] == pytest.approx(2.0, rel=0.15)
+    assert sum(good.values()) / 24.0 > 112.0
 
 
 def test_the_plan_says_which_class_no_path_meets(

@@ -26,7 +26,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.enumerations import NodeState
-from schemas.pipeline import Policy
+from schemas.pipeline import ClassShare, Policy
 from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     ANSWERED,
@@ -324,6 +324,26 @@ def test_with_classes_an_urgent_item_runs_without_those_that_would_make_it_late(
     events = [arrived(work, offset) for offset, work in enumerate((urgent, *slack))]
     (batch,) = [each for each in batch_of(worker, *events) if isinstance(each, Infer)]
     assert len(batch.values) == runs
+
+
+@pytest.mark.parametrize(("floor", "runs"), [(0.99, b"gold"), (0.5, b"bulk"), (0.0, b"bulk")])
+def test_a_class_below_its_floor_goes_ahead_of_items_with_an_earlier_deadline(
+    floor: float, runs: bytes
+) -> None:
+    def work(offset: int, name: str, created_s: float, deadline_s: float) -> Event:
+        made = a_work(offset, an_item(value=name.encode()), deadline_s=deadline_s)
+        return arrived(structs.replace(made, slo_class=name, created_s=created_s), offset)
+
+    shares = {"gold": ClassShare(3.0, floor), "bulk": ClassShare(1.0)}
+    pipeline = a_pipeline(slo_classes={"gold": 0.2, "bulk": 1.0}, class_shares=shares)
+    worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda _, size: 0.1)
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([a_lease(batch=1), a_lease("r", slots=(5,))])), 0.0)
+    worker.handle(loaded("read/v"), 0.0)
+    batch_of(worker, work(0, "gold", -0.15, 0.05))  # dropped: one of a hundred
+    waiting = [work(1, "bulk", -0.75, 0.25), work(2, "gold", 0.1, 0.3)]
+    (batch,) = [each for each in batch_of(worker, *waiting) if isinstance(each, Infer)]
+    assert batch.values == (runs,)
 
 
 def test_a_deadline_that_is_just_met_is_met() -> None:

@@ -20,7 +20,7 @@ class Client:
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         partitions = {0: SimpleNamespace(replicas=[1, 2])}
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=partitions)})
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=partitions, error=None)})
 
     def init_transactions(self, timeout: float) -> None:
         self.asked += 1

@@ -1,0 +1,52 @@
+"""Precedence of SLO classes with a floor at a worker.
+
+A queue has the earliest deadline first. If it stands, the items of slack classes have waited until
+their deadlines are near. They then pass those of a tight class, which miss as often as they do. A
+floor limits that. With
+
+    m       share of about the last ``MEMORY`` items of the class that were dropped here or late
+    a       the share that the floor allows: (1 - floor) x ``PART`` / number of tasks
+
+the items of the class go ahead of those of other classes while a < m < ``HOPELESS``. Above that,
+the class alone exceeds the device, and other classes would starve in vain.
+
+Items whose own deadline leaves them less than their class's SLO do not count, so that a client that
+sends them harms only itself.
+"""
+
+from schemas.pipeline import Pipeline
+
+MEMORY = 100.0  # items
+PART = 0.5  # for misses here; refused queries and late answers of egress count for a floor, too
+HOPELESS = 0.5
+WHOLE = 0.9  # of the class's SLO; a client stamps a deadline before ingress reads it
+
+
+class ClassPrecedence:
+    """The classes with a floor and their misses; ``ended`` updates them in place."""
+
+    __slots__ = ("_allowed", "_missed", "_slos_s", "ahead")
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        part = PART / len(pipeline.tasks)
+        floors = {n: x.floor for n, x in pipeline.class_shares.items() if x.floor > 0}
+        self._allowed = {name: (1.0 - floor) * part for name, floor in floors.items()}
+        self._missed = dict.fromkeys(floors, 0.0)
+        self._slos_s = pipeline.slo_classes
+        self.ahead: frozenset[str] = frozenset()  # classes whose items go ahead
+
+    def __bool__(self) -> bool:
+        """Whether a class has a floor."""
+        return bool(self._allowed)
+
+    def ended(self, slo_class: str, allowed_s: float, *, in_time: bool) -> None:
+        """Count an item that was dropped here or ran here. ``allowed_s`` is the time of its query
+        from its creation to its deadline, in seconds."""
+        missed = self._missed.get(slo_class)
+        if missed is None or allowed_s < WHOLE * self._slos_s[slo_class]:
+            return
+        self._missed[slo_class] = missed + ((not in_time) - missed) / MEMORY
+        allowed = self._allowed
+        self.ahead = frozenset(
+            [name for name, m in self._missed.items() if allowed[name] < m < HOPELESS]
+        )
