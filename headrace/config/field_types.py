@@ -149,7 +149,8 @@ def _bounds(value: list[float]) -> list[float]:
 
 def _positive(value: float) -> float:
     if not 0 < value < float("inf"):
-        raise ValueError(f"{{}} is {value:g}; it must be above 0")
+        wanted = "finite" if value > 0 else "above 0"
+        raise ValueError(f"{{}} is {value:g}; it must be {wanted}")
     return value
 
 

@@ -343,7 +343,7 @@ def _begin() -> None:
 
 
 def capacity_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the capacities as a text table."""
+    """Return the capacities as a text table, with a sentence for each that is 0."""
     lines = [["policy", "seed", "capacity/s", "in time", "p99 ms", "trials"]]
     lines += [
         [
@@ -353,4 +353,9 @@ def capacity_text(rows: Sequence[Mapping[str, Any]]) -> str:
         ]
         for row in rows
     ]  # fmt: skip
-    return columns(lines)
+    nothing = [
+        f"{name} keeps the SLO at no rate: too few queries are in time even one at a time; take "
+        "devices that serve every size in time, or raise the SLO"
+        for name in dict.fromkeys(row["policy"] for row in rows if not row["capacity_qps"])
+    ]
+    return "\n".join([columns(lines), *nothing])

@@ -228,6 +228,7 @@ def test_files_that_cannot_be_planned_are_refused_in_one_sentence(
     ("old", "new", "says"),
     [
         ("  budget: 1.2\n", "", "add a line budget: 2.5"),
+        ("  budget: 1.2", "  budget: .inf", "cluster.budget is inf; it must be finite"),
         ("price: 0.2", "price: 0.0", "type 'slow' costs nothing and has no limit"),
         ("price: 0.2", "price: -1.0", "price is -1.0; it must be 0"),
         ("price: 0.2", "price: .inf", "price is inf; it must be 1"),

@@ -139,6 +139,15 @@ def test_the_command_prints_a_list_with_one_object_per_policy_and_seed(
     assert (rows[0]["policy"], rows[0]["seed"], rows[0]["mix"]) == ("kairos", 0, {"gpu": 1})
 
 
+def test_devices_that_carry_nothing_have_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_typed_file(tmp_path, RANK.replace("slo: 100ms", "slo: 10ms"), ONE_SIZE)
+    arguments = ["--policy", "fcfs", "--mix", "gpu=1", "--queries", "200"]
+    assert run(["capacity", str(path), *arguments]) == 0
+    assert "fcfs keeps the SLO at no rate" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
