@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from control.policies.compass.search import pricing
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.pricing import cheapest_estimates, may_be_affordable, priced
+from control.policies.compass.search.pricing import (
+    Priced,
+    cheapest_estimates,
+    may_be_affordable,
+    priced,
+)
 from control.problem.space import Space, Stage
 
 TIERS = ("edge", "near")
@@ -77,10 +82,14 @@ def test_plans_of_a_tree_equal_brute_force(
     sent = np.zeros(len(deployment.delay))
     every = every_plan(deployment, seconds.tolist(), slo_s)
     found = priced(deployment, 0, seconds, sent, slo_s)
+    least_of = {p: min(d for (q, _), (d, _) in every.items() if q == p) for p, _ in every}
     for plan in found:
         demand, latency = every[plan.placement, plan.shares]
-        assert sum(quarters for _, quarters in plan.demand) == demand
+        assert sum(quarters for _, quarters in plan.demand) == demand == sum(plan.occupied)
         assert plan.latency_s == pytest.approx(latency)
+        assert plan.usd_per_h == pytest.approx(2.0 * demand / 4)
+        equal = [took for (p, _), (d, took) in every.items() if d == demand == least_of[p]]
+        assert latency == pytest.approx(min(equal))
     demands = [sum(quarters for _, quarters in each.demand) for each in found]
     least = min((demand for demand, _ in every.values()), default=None)
     assert min(demands, default=None) == least
@@ -96,6 +105,34 @@ def test_a_configuration_is_affordable_if_one_of_its_plans_is(
     plans = priced(deployment, 0, seconds, sent, slo_s)
     cheap = any(plan.usd_per_h <= usd for plan in plans)
     assert may_be_affordable(deployment, 0, seconds, sent, slo_s, usd) is cheap
+
+
+def a_plan(**changes: object) -> Priced:
+    usual = Priced(
+        configuration=0, placement=0, shares=(2, 1), occupied=(2, 1), latency_s=0.1, usd_per_h=1.0,
+        demand=(("cloud", 1), ("near", 2)), accuracy=0.9,
+    )  # fmt: skip
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "covers", "covered"),
+    [
+        ({}, True, True),
+        ({"latency_s": 0.2}, True, True),
+        ({"accuracy": 0.91}, False, True),
+        ({"usd_per_h": 1.1}, True, False),
+        ({"demand": (("cloud", 1), ("near", 3))}, True, False),
+        ({"demand": (("cloud", 1),)}, False, True),  # none of the other tier
+        ({"demand": (("cloud", 2), ("near", 1))}, False, False),
+        ({"accuracy": 0.91, "usd_per_h": 1.1}, False, False),
+    ],
+)
+def test_a_plan_covers_those_that_are_no_better_in_anything_that_counts(
+    changes: dict[str, object], covers: bool, covered: bool
+) -> None:
+    other = a_plan(**changes)
+    assert (a_plan().covers(other), other.covers(a_plan())) == (covers, covered)
 
 
 def test_placements_that_cost_too_much_on_any_shares_are_not_trimmed(

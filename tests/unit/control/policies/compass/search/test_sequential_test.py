@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
     Verdict,
     at_least,
+    chernoff,
     doubtful,
+    look,
     plain,
     run_test,
     stratified,
@@ -104,6 +107,12 @@ def test_one_sample_has_the_variance_of_a_coin() -> None:
     assert stratified(np.array([1.0]), [0]) == Estimate(1.0, 0.25, 1.0)
 
 
+def test_equal_scores_have_the_variance_of_one_that_differs() -> None:
+    n = 50
+    scores = np.array([1.0] * (n - 1) + [0.0])
+    assert plain(np.ones(n)) == Estimate(1.0, pytest.approx(scores.var() / n), n - 1.0)
+
+
 def test_looks_are_at_multiples_up_to_the_samples_or_the_most() -> None:
     rule = StopRule(least=20, most=40, look=10)
     assert [rule.looks(samples) for samples in (9, 10, 25, 100)] == [
@@ -128,8 +137,12 @@ def test_samples_without_truth_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"least": 1}, {"least": 400}, {"confidence": 1.0}, {"test": "three-sided"}]
-)
+    "wrong",
+    [
+        {"least": 1}, {"least": 400}, {"look": 0}, {"confidence": 0.5}, {"confidence": 1.0},
+        {"cap": 0.49}, {"cap": 1.0}, {"test": "three-sided"},
+    ],
+)  # fmt: skip
 def test_invalid_rules_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(PlanError):
         StopRule(**wrong)  # type: ignore[arg-type]
@@ -184,3 +197,53 @@ def test_a_prior_rejects_no_earlier_than_samples_alone() -> None:
     scores = np.array([1.0, 1.0, 1.0, 0.0, 1.0] * 200)  # at the floor
     found = run_test(scores, 0.8, StopRule(), prior=Estimate(0.1, 1e-4, 1.0))
     assert (found.verdict, found.samples) == (Verdict.REJECTED, 350)
+
+
+@given(st.integers(1, 60), st.floats(0.01, 0.99), st.floats(0, 1))
+def test_chernoff_bounds_the_probability_of_so_few_right_answers(
+    samples: int, floor: float, part: float
+) -> None:
+    right = int(part * samples)
+    bound = chernoff(right / samples, floor, samples)
+    assert binom.cdf(right, samples, floor) <= bound + 1e-9
+    assert bound <= 1.0
+    assert chernoff(0.0, floor, samples) == pytest.approx((1 - floor) ** samples)
+
+
+def test_all_early_looks_together_reject_a_good_configuration_no_more_often_than_a_late_one() -> (
+    None
+):
+    rule = StopRule()
+    # No right answer of 10: a chance of 0.4 % and of 0.2 %, against 1 % for the four early looks.
+    for floor, verdict in ((1 - 0.004**0.1, Verdict.OPEN), (1 - 0.002**0.1, Verdict.REJECTED)):
+        found = look(plain(np.zeros(rule.look)), rule.look, floor, rule)
+        assert found.verdict is verdict
+
+
+def test_samples_of_a_finite_set_leave_the_variance_of_the_rest() -> None:
+    rule = StopRule(population=200)
+    found = look(Estimate(0.6, 0.01, 49.0), 50, 0.5, rule)
+    assert found.estimate == Estimate(0.6, pytest.approx(0.01 * 150 / 200), 49.0)
+
+
+@pytest.mark.parametrize(
+    ("deviations", "alone", "with_a_prior"),
+    [
+        (1.2, Verdict.REJECTED, Verdict.REJECTED),  # a confidence of 0.88
+        (1.4, Verdict.ACCEPTED, Verdict.REJECTED),  # 0.92
+        (1.5, Verdict.ACCEPTED, Verdict.ACCEPTED),  # 0.933
+    ],
+)
+def test_the_last_sample_confirms_a_doubtful_plan_by_a_higher_confidence(
+    deviations: float, alone: Verdict, with_a_prior: Verdict
+) -> None:
+    rule, floor, knows_nothing = StopRule(), 0.8, Estimate(0.0, 1e9, np.inf)
+    last = Estimate(floor + deviations * 0.02, 0.02**2, np.inf)
+    assert look(last, rule.most, floor, rule).verdict is alone
+    assert look(last, rule.most, floor, rule, knows_nothing).verdict is with_a_prior
+    assert look(last, rule.most - rule.look, floor, rule).verdict is Verdict.OPEN
+
+
+def test_what_was_not_accepted_is_not_doubtful() -> None:
+    rejected = run_test(np.zeros(350), 0.8, StopRule())
+    assert not doubtful(rejected, 0.8, StopRule(), Estimate(0.1, 1e-4, np.inf))
