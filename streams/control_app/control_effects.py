@@ -142,9 +142,9 @@ class ControlEffects:
                 return
             shared = await loop.run_in_executor(None, counting.shared_ends)
         except BrokerError as error:
-            text = f"{error}; using the demand that ingress reports until then"
-            self._inbox.say("control.blind", text)
-            counting.blind()
+            if counting.blind(self._now()):
+                text = f"{error}; using the demand that ingress reports until then"
+                self._inbox.say("control.blind", text)
             self._inbox.post(host, Failed(QUERIES, str(error)), watched=False)
         else:
             counting.listen(shared, event.at_s)

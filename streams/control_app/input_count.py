@@ -17,6 +17,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.live.steady_clock import Clock
 
 LISTEN_S = 0.25  # between two checks that reports arrive
+REMIND_S = 30.0  # between two lines on offsets that cannot be read
 
 
 class InputCount:
@@ -26,6 +27,7 @@ class InputCount:
         self._inputs, self._intake, self._now = inputs, intake, now
         self._added, self._unread = AddedPartitions(), UnreadPartitions()
         self._listened_s, self._listening = float("-inf"), False
+        self._told_s = float("-inf")
 
     def counted(self) -> tuple[Counted, Mapping[int, int]]:
         """Return how many queries came and how many of them are done, and the queries that wait in
@@ -37,11 +39,14 @@ class InputCount:
         arrived = found.arrived - self._added.held(ends)
         return replace(found, arrived=arrived), self._unread.look(ends, done, now)
 
-    def blind(self) -> None:
+    def blind(self, now: float) -> bool:
         """Restart the search for unread partitions: ingress could not read either. End a check that
-        reports arrive."""
+        reports arrive. Return whether to log it: at most every ``REMIND_S``."""
         self._unread.blind()
         self._listening = False
+        tells = now >= self._told_s + REMIND_S
+        self._told_s = now if tells else self._told_s
+        return tells
 
     def listens(self, now: float) -> bool:
         """Return whether to begin a check that reports arrive: none is under way, and the last is
