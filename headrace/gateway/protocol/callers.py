@@ -65,15 +65,15 @@ def caller_of(
     """
     parameters = request.parameters
     shared = headers.get(REQUEST_ID) if not request.id else None
-    slo_class = headers.get(SLO_CLASS) or parameters.get("slo_class")
-    size = headers.get(SIZE, parameters.get("size"))
+    slo_class = headers.get(SLO_CLASS) or parameters.get("slo_class", "")
+    size = headers.get(SIZE, parameters.get("size", "1"))
     traced = TRACE[0] in headers or TRACE[1] in headers
     return Caller(
         timeout_s=caller_timeout_s(headers, parameters, grpc_remaining_s),
         id=checked_id(shared) if shared else request.id,
         shared_id=bool(shared),
-        slo_class=_slo_class(slo_class, pipeline) if slo_class else "",
-        size=1 if size is None else _size(size, pipeline),
+        slo_class=_slo_class(slo_class, pipeline) if slo_class != "" else "",
+        size=_size(size, pipeline) if size != "1" else 1,
         trace=_trace(headers) if traced else (),
     )
 
@@ -105,7 +105,7 @@ def named_query(caller: Caller, content: bytes) -> str:
 
 
 def _slo_class(said: Any, pipeline: Pipeline) -> str:
-    if said in ("", *pipeline.slo_classes):
+    if said in tuple(pipeline.slo_classes):
         return str(said)
     known = ", ".join(pipeline.slo_classes) or "none"
     raise Unserved(
@@ -114,8 +114,6 @@ def _slo_class(said: Any, pipeline: Pipeline) -> str:
 
 
 def _size(said: Any, pipeline: Pipeline) -> int:
-    if said == "1":
-        return 1
     text = str(said)
     if text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= 1:
         most = pipeline.size.largest if pipeline.size else 1

@@ -38,6 +38,13 @@ def test_a_size_is_a_whole_number_from_1(said: str) -> None:
     assert raised.value.status.ending is Ending.BAD_REQUEST
 
 
+@pytest.mark.parametrize("said", [None, False, 0, [], {}])
+@pytest.mark.parametrize("name", ["slo_class", "size"])
+def test_a_parameter_that_is_empty_is_refused(name: str, said: object) -> None:
+    with pytest.raises(Unserved, match=r"the size is|SLO class"):
+        caller_of({}, InferRequest(inputs=(), parameters={name: said}), PIPELINE)
+
+
 def test_a_size_is_at_most_the_largest_of_the_pipeline() -> None:
     assert caller_of({SIZE: "100"}, InferRequest(inputs=()), PIPELINE).size == 100
     with pytest.raises(Unserved, match="this pipeline takes 100 at most"):
