@@ -23,9 +23,12 @@ WHOLE = 0.9  # of the class's SLO; a client stamps a deadline before ingress rea
 
 
 class ClassPrecedence:
-    """The classes with a floor and their misses; ``ended`` updates them in place."""
+    """The classes with a floor and their misses; ``ended`` updates them in place.
 
-    __slots__ = ("_allowed", "_missed", "_slos_s", "ahead")
+    ``ahead`` has the classes whose items go ahead, ``floors`` whether a class has a floor.
+    """
+
+    __slots__ = ("_allowed", "_missed", "_slos_s", "ahead", "floors")
 
     def __init__(self, pipeline: Pipeline) -> None:
         part = PART / len(pipeline.tasks)
@@ -33,11 +36,8 @@ class ClassPrecedence:
         self._allowed = {name: (1.0 - floor) * part for name, floor in floors.items()}
         self._missed = dict.fromkeys(floors, 0.0)
         self._slos_s = pipeline.slo_classes
-        self.ahead: frozenset[str] = frozenset()  # classes whose items go ahead
-
-    def __bool__(self) -> bool:
-        """Whether a class has a floor."""
-        return bool(self._allowed)
+        self.ahead: frozenset[str] = frozenset()
+        self.floors = bool(floors)
 
     def ended(self, slo_class: str, allowed_s: float, *, in_time: bool) -> None:
         """Count an item that was dropped here or ran here. ``allowed_s`` is the time of its query

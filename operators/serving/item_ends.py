@@ -30,7 +30,7 @@ class ItemEnds:
     """The ends of one worker's items. ``rules`` are those of the plan in force."""
 
     __slots__ = (
-        "_batch", "_precedence", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks",
+        "_batch", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks", "precedence",
         "rules",
     )  # fmt: skip
 
@@ -51,12 +51,7 @@ class ItemEnds:
         self._slots, self._batch, self._reporter = slots, batch, reporter
         self._shadows = shadows
         self._strikes = strikes  # crash counts by item; None without a crash journal
-        self._precedence = ClassPrecedence(pipeline)
-
-    @property
-    def ahead(self) -> frozenset[str]:
-        """The SLO classes whose items go ahead in the queue."""
-        return self._precedence.ahead
+        self.precedence = ClassPrecedence(pipeline)
 
     def answered(self, event: Inferred, now: float) -> list[Effect]:
         """End the items of the batch that ran, each by its output."""
@@ -78,7 +73,7 @@ class ItemEnds:
                 onward.append((work, to, item))
         took_s = event.finished_s - event.started_s
         self._count_ran(onward, event, now)
-        if self._precedence and not tickets[0].shadow:
+        if self.precedence.floors and not tickets[0].shadow:
             self._count_class(tickets, event.finished_s)
         return self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
 
@@ -95,7 +90,7 @@ class ItemEnds:
         for ticket in tickets:
             work = ticket.work
             allowed_s, in_time = work.deadline_s - work.created_s, finished_s <= work.deadline_s
-            self._precedence.ended(work.slo_class, allowed_s, in_time=in_time)
+            self.precedence.ended(work.slo_class, allowed_s, in_time=in_time)
 
     def dropped(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         """Drop items whose batch of ``variant`` would end too late, at ``ends_s``."""
@@ -112,7 +107,7 @@ class ItemEnds:
             end = dropped(task, why)
             ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", ended))
-        if self._precedence:
+        if self.precedence.floors:
             self._count_class(late, inf)
         return self._end(late, gone, DROPPED, now, 0.0, now)
 

@@ -132,7 +132,7 @@ class Worker:
 
     def _queued(self, tickets: list[Ticket], work: Work, now: float) -> list[Effect]:
         items = len(tickets)
-        enqueue(self._queue, tickets, self._ends.ahead)
+        enqueue(self._queue, tickets, self._ends.precedence.ahead)
         self._reporter.arrived(self._slots.wanted, items)
         if self._tables.following is not None:
             self._tables.arrivals.came(items, work.follow, now)
@@ -200,7 +200,9 @@ class Worker:
         ends_s = now + self._variants.takes_s(variant, self._variants.cost(self._queue, 1))
         overrun_s = self._rules.overrun_s
         late = take_late(
-            queue, lambda x: overrun_s(x.work, x.item, ends_s, crowded=True) > 0, self._ends.ahead
+            queue,
+            lambda x: overrun_s(x.work, x.item, ends_s, crowded=True) > 0,
+            self._ends.precedence.ahead,
         )
         return self._ends.dropped(late, variant, ends_s, now) if late else []
 

@@ -51,7 +51,7 @@ def test_a_low_floor_gives_no_precedence_to_a_class_that_is_above_it() -> None:
 def test_a_class_without_a_floor_never_goes_ahead() -> None:
     assert not goes_ahead(0.3, floor=0.0)
     assert not goes_ahead(0.3, name="bulk", allowed_s=1.0)
-    assert not a_precedence(0.0)
+    assert not a_precedence(0.0).floors
 
 
 def test_queries_with_less_time_than_their_class_do_not_count() -> None:
