@@ -35,7 +35,7 @@ def solve(solver: str, problem: Any) -> Any:
         scheduled = object_named("control.policies.compass.schedule.scheduling:schedule")
         return scheduled(problem.instance, problem.objective)
     if solver == MIX:
-        return object_named("control.policies.kairos.mix_play:capacity")(problem)
+        return object_named("control.policies.kairos.mix_play:mix_capacity")(problem)
     return for_classes(problem, partial(_bounded, object_named(spec_of(solver).plan)))
 
 

@@ -204,7 +204,7 @@ def test_the_hubs_cache_gives_the_commit_offline(tmp_path: Path) -> None:
     hub_cache(home, COMMIT, {"model.safetensors": b"w", "onnx/m.txt": b"xyz"})
     program = (
         "import os, sys, pathlib\n"
-        "from headrace.model_registry.references import parsed\n"
+        "from headrace.model_registry.references import parsed_reference as parsed\n"
         "from headrace.model_registry.resolving import resolved\n"
         "found = resolved(map(parsed, sys.argv[2:]), pathlib.Path(sys.argv[1]), os.environ)\n"
         "print(*[f'{m.version} {m.size_bytes} {m.source}' for m in found], sep='\\n')\n"
