@@ -2,7 +2,8 @@
 
 The plan's rate is divided among the classes by weighted max-min fairness:
 
-- Each class first gets its floor, a part of its own arrivals that no other class may take.
+- Each class first gets its floor, a part of its own arrivals that no other class may take. All
+  floors together get ``MOST`` of the rate, so that they starve no class.
 - The rest goes to the classes by weight. A class that cannot use its share (its bucket is full, or
   it is idle and has one token) leaves it to the others by weight.
 - Idle classes lend their tokens above one.
@@ -19,6 +20,7 @@ from schemas.pipeline import ClassShare
 SEEN_S = 2.0  # time constant of the observed arrival rates
 IDLE_QPS = 0.05 / SEEN_S  # a lower rate means no arrival for three time constants
 KEPT = 1.0  # tokens that an idle class keeps for its next query
+MOST = 0.95
 ROUNDING = 1e-9
 
 
@@ -119,7 +121,7 @@ class ClassAdmission:
             return
         floors = [(b, b.floor * b.arriving_qps(now) * seconds) for b in self._buckets.values()]
         wanted = sum(each for _, each in floors)
-        part = min(1.0, left / wanted) if wanted > 0.0 else 0.0
+        part = min(1.0, MOST * left / wanted) if wanted > 0.0 else 0.0
         for bucket, floor in floors:
             given = min(floor * part, bucket.burst - bucket.tokens)
             bucket.tokens += given

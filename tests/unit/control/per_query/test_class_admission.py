@@ -110,6 +110,14 @@ def test_floors_beyond_the_capacity_are_cut_alike() -> None:
     assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
 
+def test_floors_above_the_capacity_starve_no_class() -> None:
+    shares = {"gold": ClassShare(3.0, floor=1.0), "bronze": ClassShare(1.0)}
+    found = admitted(shares, {"gold": 300.0, "bronze": 100.0}, 100.0)
+    # Both share a twentieth of the rate by weight, beside the tokens of the first second.
+    assert found["bronze"] > 1.25
+    assert found["gold"] > 95.0
+
+
 def test_without_a_rate_everything_is_admitted() -> None:
     admission = ClassAdmission({"gold": ClassShare()})
     assert all(admission.admit(0.0, name) for name in ("gold", "") for _ in range(100))
