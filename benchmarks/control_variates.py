@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.sequential_tests import run_test
 from control.policies.compass.search.sequential_test import (
     Estimate,
     Floats,
@@ -33,7 +34,6 @@ from control.policies.compass.search.sequential_test import (
     Verdict,
     look,
     plain,
-    run_test,
 )
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.planning.recorded_truth import read_truth

@@ -18,12 +18,16 @@ import numpy as np
 from scipy.stats import binomtest
 
 from control.policies.compass.search.sequential_test import (
+    Estimate,
     Floats,
     StopRule,
     Tested,
     Verdict,
-    run_test,
+    look,
+    plain,
+    stratified,
 )
+from control.problem.problem import PlanError
 from headrace.results.statistics import mean_of
 
 MEAN, GAP, STRATA = 0.75, 0.1, 4
@@ -43,7 +47,8 @@ class Drawn:
 def accuracies(explained: float) -> Floats:
     """Return the strata's accuracies: their variance is this share of a score's."""
     steps = np.linspace(-1.0, 1.0, STRATA)
-    return MEAN + steps * np.sqrt(explained * MEAN * (1 - MEAN) / np.mean(steps**2))
+    found: Floats = MEAN + steps * np.sqrt(explained * MEAN * (1 - MEAN) / np.mean(steps**2))
+    return found
 
 
 def drawn(explained: float, tests: int, most: int, seed: int) -> Iterator[Drawn]:
@@ -53,6 +58,38 @@ def drawn(explained: float, tests: int, most: int, seed: int) -> Iterator[Drawn]
         floor = MEAN + float(rng.uniform(-GAP, GAP))
         scores = (rng.random(most) < np.resize(chances, most)).astype(float)
         yield Drawn(scores, floor, floor <= MEAN)
+
+
+def run_test(
+    scores: Floats,
+    floor: float,
+    rule: StopRule,
+    strata: Sequence[int] = (),
+    prior: Estimate | None = None,
+) -> Tested:
+    """Run a test over scores in their order, with a ``prior`` or without. Raises ``PlanError``
+    without scores.
+
+    With fewer than ``rule.most`` scores, the cap is at the last one.
+    """
+    if not len(scores):
+        raise PlanError("no sample has a truth, so no accuracy can be measured; give labels")
+    last = min(len(scores), rule.most)
+    capped = StopRule(
+        least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
+        confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
+    )  # fmt: skip
+    for samples in (*capped.looks(last), last):
+        found = look(_estimate(scores[:samples], capped, strata), samples, floor, capped, prior)
+        if found.verdict is not Verdict.OPEN:
+            return found
+    return found
+
+
+def _estimate(scores: Floats, rule: StopRule, strata: Sequence[int]) -> Estimate:
+    if len(scores) < rule.least or rule.test != "stratified":
+        return plain(scores)  # before the least number, Chernoff's bound needs plain means
+    return stratified(scores, strata)
 
 
 def line(rule: str, explained: float, cases: Sequence[Drawn], tested: Sequence[Tested]) -> str:

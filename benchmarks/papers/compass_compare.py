@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.sequential_tests import run_test
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, before NumPy's import
 
 import numpy as np
@@ -31,7 +33,6 @@ from control.policies.compass.search.sequential_test import (
     StopRule,
     Tested,
     Verdict,
-    run_test,
 )
 
 Floats = NDArray[np.float64]

@@ -33,7 +33,7 @@ from benchmarks.papers.kairos_compare import (
 from benchmarks.papers.sources import table
 from benchmarks.row_file import RowFile
 from headrace.config.cluster_cost import prices
-from headrace.simulation.capacity_search import WITHIN, CapacityRequest, capacity, carries
+from headrace.simulation.capacity_search import WITHIN, CapacityRequest, capacity, trial
 
 # The column of the data by which a climb's first mixes are chosen.
 COLUMNS = {
@@ -79,6 +79,11 @@ class Climb:
 
 Carried = Callable[[Point, float], float]  # (point, first rate) -> its capacity in queries/s
 Carries = Callable[[Point, float], bool]  # (point, rate) -> whether it keeps the SLO
+
+
+def carries(asked: CapacityRequest, qps: float) -> bool:
+    """Return whether a rate keeps the SLO, by one trial."""
+    return trial(asked, qps).attainment >= asked.attainment
 
 
 def climb(

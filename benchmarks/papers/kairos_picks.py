@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.papers.kairos_cases import NORMALS, SLO_FACTORS, TRACE, case_file
+from benchmarks.papers.kairos_climb import carries
 from benchmarks.papers.kairos_compare import BUDGET, MODELS, TYPES
 from benchmarks.row_file import RowFile
 from control.policies.kairos.provisioning import Pool, Ranked, rank
@@ -30,7 +31,6 @@ from headrace.simulation.capacity_search import (
     WITHIN,
     CapacityRequest,
     capacity,
-    carries,
 )
 
 POLICY = "kairos"

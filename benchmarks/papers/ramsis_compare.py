@@ -6,7 +6,7 @@ single queries or runs; policies that choose by load alone use a central queue, 
 The tuned static choice also gets what ours have beside a table: dropping, and runs with admission.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,7 +44,20 @@ from benchmarks.papers.ramsis_trials import (
 from control.policies.ramsis import central_queue
 from control.policies.ramsis.central_trial import TrialQuality
 from control.policies.ramsis.mdp import fixed_levels
-from control.policies.ramsis.tables import OPTIONS, Table, grid, setting_for, solved
+from control.policies.ramsis.tables import (
+    APART,
+    OPTIONS,
+    Ask,
+    Options,
+    SelectionPlan,
+    Table,
+    close_to,
+    joined,
+    next_load,
+    setting_for,
+    solved,
+)
+from control.problem.problem import SelectionError
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
@@ -185,6 +198,22 @@ def _ours(tables: tuple[Table, ...], discipline: Discipline, rescue: Rescue) -> 
 def _solved(cluster: Cluster, loads: Sequence[float]) -> tuple[Table, ...]:
     """Return the paper's tables, one per load."""
     return tuple(solved(OPTIONS[PAPER], ask_of(cluster, qps)).table for qps in loads)
+
+
+def grid(
+    options: Options, ask: Ask, loads: Iterable[float], apart: float = APART
+) -> tuple[SelectionPlan, ...]:
+    """Return plans for the loads, and for loads between them until neighbours are close, by load.
+
+    The load of ``ask`` itself is ignored.
+    """
+    wanted = sorted(set(loads))
+    if not wanted:
+        raise SelectionError("a grid needs one load at least; name the highest to be expected")
+    plans: tuple[SelectionPlan, ...] = ()
+    while (qps := next_load(plans, wanted, apart)) is not None:
+        plans = joined(plans, solved(options, replace(ask, qps=qps), close_to(plans, qps)))
+    return plans
 
 
 def _refined(

@@ -144,11 +144,6 @@ class Certificate:
         return next((each for each in (MISSED, FLOOR, MUST) if each in found), AIM)
 
     @property
-    def least_skill(self) -> float | None:
-        """The skill of the metric in which null models compare best; None if none has a skill."""
-        return min((m.skill for m in self.metrics if m.skill is not None), default=None)
-
-    @property
     def warning(self) -> str:
         """The reason to doubt the live runs themselves; "" without one."""
         share = self.conditions.host_cpu_share

@@ -28,7 +28,7 @@ from control.problem.problem import PlanError
 from schemas.unique_keys import unique_keys
 from streams.cpu_seconds import spent
 
-GIVEN, ANY = "given", "any"
+ANY = "any"
 
 
 class _Tier(msgspec.Struct, forbid_unknown_fields=True):

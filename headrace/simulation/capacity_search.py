@@ -176,11 +176,6 @@ class _Hopeless(Exception):
     """Ends a trial in which too many queries have failed."""
 
 
-def carries(asked: CapacityRequest, qps: float) -> bool:
-    """Return whether a rate keeps the SLO, by one trial."""
-    return trial(asked, qps).attainment >= asked.attainment
-
-
 def trial(asked: CapacityRequest, qps: float) -> Trial:
     """Play the queries at a rate; stop with attainment 0 once the SLO cannot be kept."""
     warm_s = warm_up_s(asked)

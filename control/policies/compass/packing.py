@@ -37,16 +37,6 @@ FREE_GIVES: tuple[tuple[int, int, int], ...] = (
 EMPTY_ROWS = (3, 4)
 
 
-def sizes(quarters: Sequence[int]) -> Sizes:
-    """Count items by size. Raises ``ValueError`` for an item that is not 1 to 4 quarters."""
-    counts = [0] * QUARTERS
-    for quarter in quarters:
-        if not 1 <= quarter <= QUARTERS:
-            raise ValueError(f"an item takes {quarter} quarters of a GPU; it may take 1 to 4")
-        counts[quarter - 1] += 1
-    return counts[0], counts[1], counts[2], counts[3]
-
-
 def gpus(items: Sequence[int], free: Sequence[int] = (0, 0, 0)) -> int:
     """Return the fewest empty GPUs that hold ``items``, counted by size.
 

@@ -11,7 +11,7 @@ better near capacity. Names that end in ``_s`` are in seconds.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -271,22 +271,6 @@ def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan
         else:
             low = middle
     return kept
-
-
-def grid(
-    options: Options, ask: Ask, loads: Iterable[float], apart: float = APART
-) -> tuple[SelectionPlan, ...]:
-    """Return plans for the loads, and for loads between them until neighbours are close, by load.
-
-    The load of ``ask`` itself is ignored.
-    """
-    wanted = sorted(set(loads))
-    if not wanted:
-        raise SelectionError("a grid needs one load at least; name the highest to be expected")
-    plans: tuple[SelectionPlan, ...] = ()
-    while (qps := next_load(plans, wanted, apart)) is not None:
-        plans = joined(plans, solved(options, replace(ask, qps=qps), close_to(plans, qps)))
-    return plans
 
 
 def next_load(

@@ -1,7 +1,6 @@
 """Calls are admitted by their metadata: a call that is not admitted occupies no memory for a
 message, and no place among the calls that the server takes at a time."""
 
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -9,8 +8,6 @@ import grpc
 from headrace.gateway.front import Front
 from headrace.gateway.grpc.grpc_calls import abort, authorization
 from headrace.gateway.protocol.statuses import Unserved
-
-Handlers = Callable[[Any], Any]  # from a call's details to its handler, None: there is none
 
 
 def guarded(front: Front, handlers: Any) -> Any:

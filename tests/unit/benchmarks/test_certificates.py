@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.certificates import CertifiedRow, cases, order, page, shortfalls
+import pytest
+
+from benchmarks.certificates import CertifiedRow, cases, least_skill, order, page, shortfalls
 from headrace.fidelity.certificate import Certificate
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
 
@@ -58,3 +60,9 @@ def test_the_page_has_every_certificate_and_says_how_busy_the_host_was() -> None
     assert "1 certificates, 1 of them missed" in told
     assert "at most 50% busy" in told
     assert "MISSED" in told
+
+
+def test_the_least_skill_is_that_of_the_worst_metric() -> None:
+    assert least_skill(a_certificate()) == 1.0  # the null model errs by 50 ms, in one metric
+    assert least_skill(a_certificate(p50_ms=160.0)) == pytest.approx(1 - 60 / 50)
+    assert least_skill(replace(a_certificate(), metrics=())) is None

@@ -13,7 +13,8 @@ from benchmarks.control_variates import (
     pairs,
     run_controlled,
 )
-from control.policies.compass.search.sequential_test import StopRule, Verdict, plain, run_test
+from benchmarks.sequential_tests import run_test
+from control.policies.compass.search.sequential_test import StopRule, Verdict, plain
 
 
 def test_only_an_informative_variate_saves_samples() -> None:

@@ -225,35 +225,3 @@ def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
     enough = estimate.mean >= floor
     verdict = Verdict.ACCEPTED if enough else Verdict.REJECTED
     return Tested(verdict, samples, float(enough), Estimate(estimate.mean, 0.0, estimate.freedom))
-
-
-def run_test(
-    scores: Floats,
-    floor: float,
-    rule: StopRule,
-    strata: Sequence[int] = (),
-    prior: Estimate | None = None,
-) -> Tested:
-    """Run a test over scores in their order, with a ``prior`` or without. Raises ``PlanError``
-    without scores.
-
-    With fewer than ``rule.most`` scores, the cap is at the last one.
-    """
-    if not len(scores):
-        raise PlanError("no sample has a truth, so no accuracy can be measured; give labels")
-    last = min(len(scores), rule.most)
-    capped = StopRule(
-        least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
-        confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
-    )  # fmt: skip
-    for samples in (*capped.looks(last), last):
-        found = look(_estimate(scores[:samples], capped, strata), samples, floor, capped, prior)
-        if found.verdict is not Verdict.OPEN:
-            return found
-    return found
-
-
-def _estimate(scores: Floats, rule: StopRule, strata: Sequence[int]) -> Estimate:
-    if len(scores) < rule.least or rule.test != "stratified":
-        return plain(scores)  # before the least number, Chernoff's bound needs plain means
-    return stratified(scores, strata)

@@ -141,12 +141,6 @@ def test_one_miss_and_the_certificate_is_not_met() -> None:
     assert replace(a_certificate(), metrics=(short,)).verdict == "within floor"
 
 
-def test_the_least_skill_is_that_of_the_worst_metric() -> None:
-    assert a_certificate().least_skill == 1.0  # the null model errs by 50 ms, in one metric
-    assert a_certificate(p50_ms=160.0).least_skill == pytest.approx(1 - 60 / 50)
-    assert replace(a_certificate(), metrics=()).least_skill is None
-
-
 @pytest.mark.parametrize("share", [0.0, 0.7])
 def test_a_host_with_cores_to_spare_is_not_warned_of(share: float) -> None:
     quiet = replace(CONDITIONS, host_cpu_share=share)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.packing import gpus, sizes
+from control.policies.compass.packing import gpus
 from headrace.cli.main import run
 from headrace.planning.sessions_file import devices_of
 from schemas.records import SessionChoice
 from tests.session_world import a_space
+from tests.unit.control.policies.compass.test_packing import sizes
 from tests.unit.headrace.planning.test_session_search import files
 
 SESSIONS = """\

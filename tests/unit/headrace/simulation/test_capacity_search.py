@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.papers.kairos_climb import carries
 from control.policies import known_kinds, spec_of
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import with_mix
-from headrace.simulation.capacity_search import CapacityRequest, capacity, carries
+from headrace.simulation.capacity_search import CapacityRequest, capacity
 from tests.typed_files import RANK, a_typed_file
 
 ONE_SIZE = "size,probability\n100,1\n"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers.ramsis_compare import grid
 from control.policies.ramsis.mdp_solver import Objective
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_leases import models_of_kind
@@ -19,7 +20,6 @@ from control.policies.ramsis.tables import (
     Table,
     TableEntry,
     for_load,
-    grid,
     models_of,
     solved,
     solved_within,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.sequential_tests import run_test
 from control.policies.compass.search.profile_run import ProfileRun, blocks
-from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
+from control.policies.compass.search.sequential_test import StopRule, Verdict
 from control.problem.problem import PlanError
 
 RULE = StopRule(least=20, most=95)

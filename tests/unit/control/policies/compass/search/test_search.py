@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.sequential_tests import run_test
 from control.policies.compass.search.camo import (
     PRICED,
     Past,
@@ -15,7 +16,7 @@ from control.policies.compass.search.camo import (
 )
 from control.policies.compass.search.composition import Deployment, HopBytes, queued
 from control.policies.compass.search.pricing import cheapest_estimates, priced
-from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
+from control.policies.compass.search.sequential_test import StopRule, Verdict
 from control.problem.problem import PlanError
 from control.problem.space import Knob, Space, Stage
 

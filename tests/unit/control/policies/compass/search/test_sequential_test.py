@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from benchmarks.sequential_tests import run_test
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
@@ -15,7 +16,6 @@ from control.policies.compass.search.sequential_test import (
     doubtful,
     look,
     plain,
-    run_test,
     stratified,
     with_prior,
 )
