@@ -164,8 +164,7 @@ def as_seen(
 ) -> Delays:
     """Return the recorded delays at the moments of ``queries``, repeated cyclically.
 
-    Slots do not keep their order (``apart``), as a delayed record would otherwise delay its
-    successors a second time.
+    Each record has its own hop (``apart``).
     """
     plain = drawn(rng, dilate=dilate)
     again = partial(replayed, seconds=world.seconds, rng=rng, moment=queries.moment, dilate=dilate)

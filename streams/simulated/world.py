@@ -12,11 +12,14 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import floor, inf
+from statistics import median
 
 import numpy as np
 
 from streams.simulated.delays import (
+    ANY_SIZE,
     LOCAL_BROKER,
     BatchKind,
     Delay,
@@ -137,7 +140,7 @@ class WorldReplay:
     def delays(self) -> Delays:
         """Return the delays of broker and machine."""
         plain = drawn(self._rng, self._world.broker, self._dilate)
-        hop = self._replayed(lambda phase: phase.hops) or plain.hop
+        hop = self._replayed(lambda phase: _whatever(phase.hops)) or plain.hop
         tasks = dict.fromkeys(task for phase in self._world.phases for task in phase.starts)
         starts = {task: self._replayed(partial(_starts, task)) for task in tasks}
         return Delays(
@@ -147,20 +150,39 @@ class WorldReplay:
             commit=plain.commit,
             lag=self._lag,
             starts={task: start for task, start in starts.items() if start is not None},
-            way_in=self._replayed(lambda phase: phase.ways_in) or hop,
-            way_out=self._replayed(lambda phase: phase.ways_out) or hop,
+            way_in=self._replayed(lambda phase: _whatever(phase.ways_in)) or hop,
+            way_out=self._replayed(lambda phase: _whatever(phase.ways_out)) or hop,
             apart=True,
             sent=self._sent,
         )
 
     def stretches(self, task: str, device: str) -> dict[int, Delay]:
         """Return the slow-down of a task's batches on a device by size; empty if none was
-        calibrated."""
-        kinds = dict.fromkeys(kind for phase in self._world.phases for kind in phase.stretch)
+        calibrated.
+
+        It is the median of the size and the present level, times how much longer than its own
+        median the batch nearest to the recorded moment took, of whatever size and level: few
+        moments have a batch of each.
+        """
+        phases = self._world.phases
+        kinds = dict.fromkeys(kind for phase in phases for kind in phase.stretch)
+        sizes = [size for *of, size in kinds if of == [task, device]]
+        usual = [
+            {size: _medians(phase.stretch.get((task, device, size), {})) for size in sizes}
+            for phase in phases
+        ]
+        beyond = [
+            self._again(_over(phase, (task, device), medians), phase.seconds, 1.0)
+            for phase, medians in zip(phases, usual, strict=True)
+        ]
         found = {
-            kind[2]: self._replayed(partial(_stretch, kind), unit=1.0)
-            for kind in kinds
-            if kind[:2] == (task, device)
+            size: self._at_level(
+                [
+                    {level: partial(_times, of, median) for level, median in medians[size].items()}
+                    for of, medians in zip(beyond, usual, strict=True)
+                ]
+            )
+            for size in sizes
         }
         return {size: each for size, each in found.items() if each is not None}
 
@@ -178,16 +200,23 @@ class WorldReplay:
     def _lag(self) -> float:
         return self._world.phases[self._at()].lag_s / self._dilate
 
-    def _replayed(self, series: Series, unit: float | None = None) -> Delay | None:
+    def _replayed(self, series: Series) -> Delay | None:
         """Return a recorded delay at the present rate and contention; None if none was recorded."""
-        dilate = self._dilate if unit is None else unit
-        again = [
-            {
-                level: replayed(seen, phase.seconds, self._rng, self._moment, dilate)
-                for level, seen in series(phase).items()
-            }
-            for phase in self._world.phases
-        ]
+        return self._at_level(
+            [
+                {
+                    level: self._again(seen, phase.seconds, self._dilate)
+                    for level, seen in series(phase).items()
+                }
+                for phase in self._world.phases
+            ]
+        )
+
+    def _again(self, seen: Seen, seconds: float, dilate: float) -> Delay:
+        return replayed(seen, seconds, self._rng, self._moment, dilate)
+
+    def _at_level(self, again: Sequence[Mapping[int, Delay]]) -> Delay | None:
+        """Return the delay, by phase and level, at the present rate and contention."""
         stands = _substitutes(self._world.phases, [bool(levels) for levels in again])
         if not stands:
             return None
@@ -238,12 +267,33 @@ def _sent_s(phase: Phase) -> list[float]:
     return sorted(at_s for seen in phase.ways_in.values() for at_s, _ in seen)
 
 
+def _whatever(levels: Levels) -> Levels:
+    """Return the samples of all levels as one: the recorded moment has its own contention."""
+    return {0: sorted(chain.from_iterable(levels.values()))} if levels else {}
+
+
 def _starts(task: str, phase: Phase) -> Levels:
     return phase.starts.get(task, {})
 
 
-def _stretch(kind: BatchKind, phase: Phase) -> Levels:
-    return phase.stretch.get(kind, {})
+def _medians(levels: Levels) -> dict[int, float]:
+    return {level: median([value for _, value in seen]) for level, seen in levels.items()}
+
+
+def _over(phase: Phase, of: tuple[str, str], medians: Mapping[int, Mapping[int, float]]) -> Seen:
+    """Return how long the batches of a task on a device took over the usual ones of their size and
+    level, in order of time; the batches of rare sizes only if there are no others."""
+    sizes = [size for size, levels in medians.items() if size != ANY_SIZE and levels] or [ANY_SIZE]
+    return sorted(
+        (at_s, value / medians[size][level])
+        for size in sizes
+        for level, seen in phase.stretch.get((*of, size), {}).items()
+        for at_s, value in seen
+    )
+
+
+def _times(of: Delay, factor: float) -> float:
+    return of() * factor
 
 
 def _resampled(world: World, rng: np.random.Generator) -> dict[float, list[int]]:

@@ -60,6 +60,20 @@ def test_a_batch_takes_longer_the_more_devices_are_busy() -> None:
     assert seen == {0: 1.0, 1: 2.0, 2: 2.0, 3: 4.0, 9: 4.0}
 
 
+def test_a_slow_moment_makes_batches_of_every_size_and_level_longer() -> None:
+    """Batches of two were recorded at another time than the slow one, beside another device."""
+    ones = tuple((at / 100, 3.0 if 500 <= at < 800 else 1.0) for at in range(1500))
+    twos = tuple((at / 100, 2.0) for at in range(1500, 2000))
+    stretch = {("read", "cpu", 1): {0: ones}, ("read", "cpu", 2): {1: twos}}
+    at, seen = Situation(), set()
+    replay = at.replay(World((replace(a_phase(10.0, 0.001), stretch=stretch),)))
+    one, two = (replay.stretches("read", "cpu")[size] for size in (1, 2))
+    for at.now in np.arange(0.0, 400.0, 0.5):
+        assert two() == 2 * one()
+        seen.add(one())
+    assert seen == {1.0, 3.0}
+
+
 @pytest.mark.parametrize(("task", "device"), [("locate", "cpu"), ("read", "cuda:0")])
 def test_a_task_or_device_that_was_not_recorded_keeps_the_profile(task: str, device: str) -> None:
     found = Situation().replay(World((a_phase(10.0, 0.001, b0=1.0),)))
