@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control.policies.compass.schedule.classes import classes
+from control.policies.compass.schedule.classes import session_classes
 from control.policies.compass.schedule.greedy import cheapest_pairs, greedy_pairs
 from control.policies.compass.schedule.instance import (
     OBJECTIVES,
@@ -28,7 +28,7 @@ def a_plan(*items: tuple[str, int]) -> PlanOption:
 
 def rounded_one(instance: Instance, objective: str) -> PackedSessions | None:
     """Return the rounded schedule; None if the linear program has no solution."""
-    found = classes(instance)
+    found = session_classes(instance)
     data = model(instance, found, objective)
     relaxed = relax(data) if len(found.owner) else None
     free = tuple(instance.free.get(bin, (0, 0, 0)) for bin in found.bins)
