@@ -2,9 +2,8 @@
 
 The plan's rate is divided among the classes by weighted max-min fairness:
 
-- Each class with a floor first gets the part of its own arrivals that the floor needs
-  (``reserved``). No other class may take it. All these parts together get ``MOST`` of the rate, so
-  that they starve no class.
+- Each class first gets its floor, a part of its own arrivals that no other class may take. All
+  floors together get ``MOST`` of the rate, so that they starve no class.
 - The rest goes to the classes by weight. A class that cannot use its share (its bucket is full, or
   it is idle and has one token) leaves it to the others by weight.
 - Idle classes lend their tokens above one.
@@ -16,7 +15,6 @@ a single busy class gets the whole rate.
 from collections.abc import Iterable, Mapping
 from math import exp
 
-from control.per_query.class_precedence import PART
 from schemas.pipeline import ClassShare
 
 SEEN_S = 2.0  # time constant of the observed arrival rates
@@ -24,16 +22,6 @@ IDLE_QPS = 0.05 / SEEN_S  # a lower rate means no arrival for three time constan
 KEPT = 1.0  # tokens that an idle class keeps for its next query
 MOST = 0.95
 ROUNDING = 1e-9
-
-
-def reserved(floor: float) -> float:
-    """Return the part of a class's arrivals that ingress admits first, so that ``floor`` of them
-    can be answered in time.
-
-    Workers let ``PART`` of the misses that the floor allows happen before the class goes ahead
-    there (``class_precedence.py``).
-    """
-    return floor / (1.0 - PART * (1.0 - floor))
 
 
 def _taken(bucket: "_Bucket") -> bool:
@@ -46,11 +34,11 @@ def _taken(bucket: "_Bucket") -> bool:
 class _Bucket:
     """The tokens of a class and its observed arrivals per second."""
 
-    __slots__ = ("burst", "rate_qps", "reserved", "seen_s", "tokens", "weight")
+    __slots__ = ("burst", "floor", "rate_qps", "seen_s", "tokens", "weight")
 
     def __init__(self, share: ClassShare, now: float) -> None:
         self.weight = share.weight
-        self.reserved = reserved(share.floor)
+        self.floor = share.floor
         self.burst = 1.0
         self.tokens = 1.0
         self.rate_qps = 0.0
@@ -131,11 +119,11 @@ class ClassAdmission:
         if self._only is not None:
             self._only.tokens = min(self._only.burst, self._only.tokens + left)
             return
-        first = [(b, b.reserved * b.arriving_qps(now) * seconds) for b in self._buckets.values()]
-        wanted = sum(each for _, each in first)
+        floors = [(b, b.floor * b.arriving_qps(now) * seconds) for b in self._buckets.values()]
+        wanted = sum(each for _, each in floors)
         part = min(1.0, MOST * left / wanted) if wanted > 0.0 else 0.0
-        for bucket, tokens in first:
-            given = min(tokens * part, bucket.burst - bucket.tokens)
+        for bucket, floor in floors:
+            given = min(floor * part, bucket.burst - bucket.tokens)
             bucket.tokens += given
             left -= given
         idle = dict.fromkeys(self._idle(now))
