@@ -32,8 +32,7 @@ from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_effects import STREAMED, ControlEffects, failed_results
 from streams.control_app.control_records import arrived, read_back, retained_records
-from streams.control_app.control_writer import ControlWriter, Overtaken, Write
-from streams.control_app.copies_wait import CopiesWait
+from streams.control_app.control_writer import ControlWriter, CopiesWait, Overtaken, Write
 from streams.control_app.election import TopicGone, charged
 from streams.control_app.host import ControlHost
 from streams.control_app.input_count import InputCount
