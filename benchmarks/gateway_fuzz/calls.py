@@ -18,6 +18,7 @@ from headrace.gateway.protocol.descriptors import METHODS, SERVICE, message_clas
 ALLOWED = frozenset((
     "OK", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED",
 ))  # fmt: skip
+METADATA_BYTES = 8192  # gRPC refuses more by default
 M = message_classes(pool())
 OTHER_METHODS = (
     *(f"/{SERVICE}/{name}" for name in METHODS), f"/{SERVICE}/Nothing", "/nothing/Nothing",
@@ -54,7 +55,8 @@ class Call:
         if code == "CANCELLED":
             return self.leaves_s is not None
         if code == "UNAVAILABLE":  # refused by size and cut off with its connection, at its age
-            return len(self.message) > most_bytes
+            heads = sum(len(name) + len(said) for name, said in self.metadata)
+            return len(self.message) > most_bytes or heads > METADATA_BYTES
         named = any(name in TIMEOUTS for name, _ in self.metadata)
         timed = self.timeout_s is not None or named or TIMEOUT.encode() in self.message
         return code in ALLOWED or (code == "DEADLINE_EXCEEDED" and timed)
