@@ -324,24 +324,23 @@ class Egress:
         outcome = outcome_of(said)
         counts[outcome] += 1
         if self._pipeline.slo_classes:
-            self._of_class(said, outcome)
+            self._reporter.count(f"class/{said.slo_class}/{outcome}")
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
         if said.session:
             self._sessions.add(said.session)
             self._reporter.count(f"session/{said.session}/{outcome}")
-        if outcome == ANSWERED:
-            counts["tight"] += tight(said)
-        else:
+        if outcome != ANSWERED:
             self._missed(said, outcome)
+        elif tight(said):
+            self._tight(said)
         return [Send(RESULTS, said, key=said.id, headers=headers_of(trace))]
 
-    def _of_class(self, said: Answer, outcome: str) -> None:
-        """Count a query of an SLO class, or of none in a pipeline that has classes."""
-        count, name = self._reporter.count, said.slo_class
-        count(f"class/{name}/{outcome}")
-        if outcome == ANSWERED and tight(said):
-            count(f"tight/{name}")
+    def _tight(self, said: Answer) -> None:
+        """Count an answer in the last part of its time."""
+        self._counts["tight"] += 1
+        if self._pipeline.slo_classes:
+            self._reporter.count(f"tight/{said.slo_class}")
 
     def _missed(self, said: Answer, outcome: str) -> None:
         """Count a query that was not answered completely and in time."""
