@@ -2,8 +2,9 @@
 
 The plan's rate is divided among the classes by weighted max-min fairness:
 
-- Each class first gets its floor, a part of its own arrivals that no other class may take. All
-  floors together get ``MOST`` of the rate, so that they starve no class.
+- Each query of a class with a floor entitles the class to ``floor`` tokens, which no other class
+  may take. All classes together get ``MOST`` of the rate in this way, so that they starve no class.
+  Entitlements to more of it wait, at most those of the last ``SEEN_S`` or so.
 - The rest goes to the classes by weight. A class that cannot use its share (its bucket is full, or
   it is idle and has one token) leaves it to the others by weight.
 - Idle classes lend their tokens above one.
@@ -32,15 +33,17 @@ def _taken(bucket: "_Bucket") -> bool:
 
 
 class _Bucket:
-    """The tokens of a class and its observed arrivals per second."""
+    """The tokens of a class, its observed arrivals per second and the tokens that its floor still
+    entitles it to (``owed``)."""
 
-    __slots__ = ("burst", "floor", "rate_qps", "seen_s", "tokens", "weight")
+    __slots__ = ("burst", "floor", "owed", "rate_qps", "seen_s", "tokens", "weight")
 
     def __init__(self, share: ClassShare, now: float) -> None:
         self.weight = share.weight
         self.floor = share.floor
         self.burst = 1.0
         self.tokens = 1.0
+        self.owed = 0.0
         self.rate_qps = 0.0
         self.seen_s = now
 
@@ -48,6 +51,7 @@ class _Bucket:
         """Count an arrival."""
         self.rate_qps = self.arriving_qps(now) + 1.0 / SEEN_S
         self.seen_s = now
+        self.owed = min(self.owed + self.floor, self.floor * self.rate_qps * SEEN_S)
 
     def arriving_qps(self, now: float) -> float:
         """Return the arrivals per second, exponentially weighted."""
@@ -70,7 +74,7 @@ class ClassAdmission:
         self._at = now
 
     def change(self, rate: float | None, burst: float, now: float) -> None:
-        """Change the rate and keep the tokens; buckets without a rate were full."""
+        """Change the rate and keep the tokens; buckets without a rate were full and owed none."""
         was_full = self._rate is None
         self._fill(now)
         weights = sum(bucket.weight for bucket in self._buckets.values())
@@ -78,6 +82,7 @@ class ClassAdmission:
         for bucket in self._buckets.values():
             bucket.burst = kept + max(1.0 - kept, burst) * bucket.weight / weights
             bucket.tokens = bucket.burst if was_full else min(bucket.burst, bucket.tokens)
+            bucket.owed = 0.0 if was_full else bucket.owed
         self._rate = rate
 
     def admit(self, now: float, slo_class: str = "") -> bool:
@@ -119,11 +124,12 @@ class ClassAdmission:
         if self._only is not None:
             self._only.tokens = min(self._only.burst, self._only.tokens + left)
             return
-        floors = [(b, b.floor * b.arriving_qps(now) * seconds) for b in self._buckets.values()]
-        wanted = sum(each for _, each in floors)
-        part = min(1.0, MOST * left / wanted) if wanted > 0.0 else 0.0
-        for bucket, floor in floors:
-            given = min(floor * part, bucket.burst - bucket.tokens)
+        owed = sum(bucket.owed for bucket in self._buckets.values())
+        part = min(1.0, MOST * left / owed) if owed > 0.0 else 0.0
+        for bucket in self._buckets.values():
+            due = bucket.owed * part
+            bucket.owed -= due
+            given = min(due, bucket.burst - bucket.tokens)
             bucket.tokens += given
             left -= given
         idle = dict.fromkeys(self._idle(now))
