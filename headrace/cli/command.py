@@ -5,24 +5,24 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import (
+    Parsed,
+    bootstrap_option,
+    json_option,
+    pipeline_argument,
+    read_file,
+)
 from headrace.cli.suggesting import Suggesting
 
 
-class _Pair(click.ParamType):
-    """KEY=VALUE."""
+def _pair(text: str) -> tuple[str, str]:
+    key, mark, rest = text.partition("=")
+    if not key or not mark:
+        raise ValueError(f"{text!r} is no argument; write KEY=VALUE, as in policy=fast")
+    return key, rest
 
-    name = "KEY=VALUE"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, mark, rest = str(value).partition("=")
-        if not key or not mark:
-            self.fail(f"{value!r} is no argument; write KEY=VALUE, as in policy=fast", param)
-        return key, rest
+PAIR = Parsed("KEY=VALUE", _pair)
 
 
 def _give(
@@ -36,7 +36,7 @@ def _give(
 @click.command()
 @pipeline_argument
 @click.argument("action")
-@click.argument("arguments", nargs=-1, type=_Pair(), metavar="[KEY=VALUE]...")
+@click.argument("arguments", nargs=-1, type=PAIR, metavar="[KEY=VALUE]...")
 @bootstrap_option
 @json_option
 def command(

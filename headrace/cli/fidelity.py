@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
     json_option,
     pipeline_argument,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @click.option("--simulations", type=click.IntRange(2), default=8, show_default=True,
               help="Number of simulated runs; their seeds start at --seed.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
-@click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
+@click.option("--warm-up", type=DURATION, default="0s", show_default=True,
               help="Initial time that is not counted, live and simulated.")  # fmt: skip
-@click.option("--until", type=DurationType(), help="Cut off the arrivals here, as in 60s.")
+@click.option("--until", type=DURATION, help="Cut off the arrivals here, as in 60s.")
 @click.option("--world", metavar="PATH|none", help="Calibration, as in simulate.")
 @click.option("--history", is_flag=True, help="List all certificates made so far.")
 @json_option
@@ -113,7 +113,7 @@ def _show_history(path: Path, as_json: bool) -> int:
 @click.option("--rate", type=NumberRange(0, min_open=True), multiple=True, metavar="QPS",
               help="Queries/s to measure at; a single rate also at half of it. Default: a "
               "quarter and a half of the planned capacity.")  # fmt: skip
-@click.option("--seconds", type=DurationType(), default="20s", show_default=True,
+@click.option("--seconds", type=DURATION, default="20s", show_default=True,
               help="Time at each rate in each pass.")  # fmt: skip
 @click.option("--passes", type=click.IntRange(1), default=2, show_default=True,
               help="Number of measurements of each rate.")  # fmt: skip

@@ -8,7 +8,7 @@ import click
 
 from headrace.broker.connect import brokers
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     bootstrap_option,
     host_option,
     pipelines_argument,
@@ -47,8 +47,7 @@ def _count(name: str, default: int, help_text: str) -> Callable[[F], F]:
 
 
 def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
-    kind = DurationType()
-    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
+    return click.option(name, type=DURATION, default=default, show_default=True, help=help_text)
 
 
 @click.command()

@@ -11,8 +11,9 @@ import click
 
 from headrace.broker.connect import reached_running
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
+    Parsed,
     bootstrap_option,
     host_option,
     json_option,
@@ -105,19 +106,15 @@ LEVELS = ("debug", "info", "warning", "error")
 FOLLOW_S = 0.3
 
 
-class _Pattern(click.ParamType):
-    """A regular expression."""
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return text
 
-    name = "REGEX"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        try:
-            re.compile(str(value))
-        except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param)
-        return str(value)
+REGEX = Parsed("REGEX", _pattern)
 
 
 @click.command()
@@ -126,7 +123,7 @@ class _Pattern(click.ParamType):
     "--role", "roles", multiple=True, metavar="NAME", help="Logs of this role only, as cpu-0."
 )
 @click.option("--level", type=click.Choice(LEVELS), default="debug", help="Lowest level to show.")
-@click.option("--grep", "pattern", type=_Pattern(), default="", help="Only lines that match.")
+@click.option("--grep", "pattern", type=REGEX, default="", help="Only lines that match.")
 @click.option(
     "--last", type=click.IntRange(0), default=100, show_default=True, help="Number of lines."
 )
@@ -218,7 +215,7 @@ def explain(
 
 @click.command()
 @pipeline_argument
-@click.option("--last", type=DurationType(), default="600s", show_default=True,
+@click.option("--last", type=DURATION, default="600s", show_default=True,
               help="Report on queries created within this time up to now.")  # fmt: skip
 @click.option("--html", type=click.Path(path_type=Path), help="Write an HTML page with charts.")
 @bootstrap_option
@@ -268,10 +265,8 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
     show_default=True,
     help="Share of the answers in good time to export.",
 )
-@click.option("--since", type=DurationType(), help="Start this long ago. Default: now.")
-@click.option(
-    "--for", "length", type=DurationType(), help="End after this time. Default: on Ctrl-C."
-)
+@click.option("--since", type=DURATION, help="Start this long ago. Default: now.")
+@click.option("--for", "length", type=DURATION, help="End after this time. Default: on Ctrl-C.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
+    Parsed,
     RepeatedOptions,
     json_option,
     pipeline_argument,
@@ -26,23 +27,20 @@ if TYPE_CHECKING:
     from headrace.planning.dry_run import PlanRequest
 
 
-class _DemandList(click.ParamType):
-    name = "Q[,Q...]"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
-        try:
-            found = tuple(float(each) for each in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is no list of rates; write queries/s, as in 50,100.5", param, ctx)
-        if not all(0 <= each < float("inf") for each in found):
-            self.fail(f"{value!r} has a rate below 0 or without end", param, ctx)
-        return found
+def _demands(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(map(float, text.split(",")))
+    except ValueError:
+        raise ValueError(f"{text!r} is no list of rates; write queries/s, as in 50,100.5") from None
+    if not all(0 <= each < float("inf") for each in found):
+        raise ValueError(f"{text!r} has a rate below 0 or without end")
+    return found
 
 
 @click.command()
 @pipeline_argument
 @json_option
-@click.option("--demand", type=_DemandList(), help="Queries/s to plan for.")
+@click.option("--demand", type=Parsed("Q[,Q...]", _demands), help="Queries/s to plan for.")
 @click.option(
     "--budget",
     type=NumberRange(0, min_open=True),
@@ -71,8 +69,8 @@ class _DemandList(click.ParamType):
     metavar="N",
     help="Number of devices. Default: the file's.",
 )
-@click.option("--slo", type=DurationType(), help="SLO, as in 250ms. Default: the file's.")
-@click.option("--comm", type=DurationType(), help="Latency of one hop. Default: the file's.")
+@click.option("--slo", type=DURATION, help="SLO, as in 250ms. Default: the file's.")
+@click.option("--comm", type=DURATION, help="Latency of one hop. Default: the file's.")
 @click.option("--policy", metavar="NAME", help="Policy: loki, ramsis, ... Default: the file's.")
 @click.option(
     "--solver", type=click.Choice(["highs", "cbc"]), help="MILP solver. Default: the policy's."
@@ -233,30 +231,31 @@ def _tables(
     return code
 
 
-class MixType(click.ParamType):
-    """Devices by type, TYPE=N,... as in g4dn.xlarge=1,r5n.large=13."""
+def _mix_of(text: str) -> dict[str, int]:
+    """Return the devices by type of TYPE=N,... as in g4dn.xlarge=1,r5n.large=13."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, count = part.partition("=")
+        if not equals or not name or not count.isdigit():
+            raise ValueError(f"{part!r} is no TYPE=N; write as in gpu=1,cpu=4")
+        if name in found:
+            raise ValueError(f"{name!r} is named twice")
+        found[name] = int(count)
+    return found
 
-    name = "TYPE=N[,TYPE=N...]"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, int]:
-        if isinstance(value, dict):
-            return value
-        found: dict[str, int] = {}
-        for part in str(value).split(","):
-            name, equals, count = part.partition("=")
-            if not equals or not name or not count.isdigit():
-                self.fail(f"{part!r} is no TYPE=N; write as in gpu=1,cpu=4", param, ctx)
-            if name in found:
-                self.fail(f"{name!r} is named twice", param, ctx)
-            found[name] = int(count)
-        return found
+MIX = Parsed("TYPE=N[,TYPE=N...]", _mix_of)
 
 
 @click.command(cls=RepeatedOptions)
 @pipeline_argument
 @json_option
 @click.option("--policy", multiple=True, metavar="NAME", help="Policies. Default: the file's.")
-@click.option("--mix", type=MixType(), help="Devices by type. Default: the file's.")
+@click.option(
+    "--mix",
+    type=Parsed("TYPE=N[,TYPE=N...]", _mix_of),
+    help="Devices by type. Default: the file's.",
+)
 @click.option(
     "--attainment",
     type=NumberRange(0, 1, min_open=True),
@@ -278,7 +277,7 @@ class MixType(click.ParamType):
     "--sizes", type=click.Path(path_type=Path), help="Query sizes: CSV of size,probability."
 )
 @click.option(
-    "--warm-up", type=DurationType(),
+    "--warm-up", type=DURATION,
     help="Initial time of a trial that is not counted. Default: 0s to 10s, by policy.",
 )  # fmt: skip
 def capacity(file: Path, as_json: bool, **asked: Any) -> int:

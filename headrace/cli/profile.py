@@ -5,31 +5,29 @@ from typing import Any
 
 import click
 
-from headrace.cli.shared_options import json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import Parsed, json_option, pipeline_argument, read_file
 from headrace.terminal import print_json, print_text
 
 
-class _Batches(click.ParamType):
-    """Batch sizes from 1, as in 1,2,4."""
+def _batches(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise ValueError(f"{text!r} is no list of batch sizes; write one such as 1,2,4") from None
 
-    name = "N,N,..."
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(int(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is no list of batch sizes; write one such as 1,2,4", param)
+BATCHES = Parsed("N,N,...", _batches)
 
 
 @click.command()
 @pipeline_argument
 @click.option("--device", "devices", multiple=True, help="Device: cpu, cuda:0 ...; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write. Default: beside FILE.")
-@click.option("--batches", type=_Batches(), help="Batch sizes. Default: up to the file's largest.")
+@click.option(
+    "--batches",
+    type=BATCHES,
+    help="Batch sizes. Default: up to the file's largest.",
+)
 @click.option("--busy", type=click.IntRange(0), help="Number of processes that keep devices busy.")
 @click.option("--samples", default=1000, show_default=True, help="Inputs for accuracy and fan-out.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the inputs.")

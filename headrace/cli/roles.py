@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.broker.connect import brokers
-from headrace.cli.shared_options import bootstrap_option, pipeline_argument, read_deployed
+from headrace.cli.shared_options import (
+    Parsed,
+    bootstrap_option,
+    pipeline_argument,
+    read_deployed,
+)
 from headrace.roles.observability.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
@@ -14,28 +19,21 @@ if TYPE_CHECKING:
     from streams.kafka.kafka_config import KafkaConfig
 
 
-class _ShareType(click.ParamType):
-    """A share of the partitions, INDEX/OF, as in 0/1."""
+def _share(text: str) -> "Share":
+    from headrace.config.topology import Share
 
-    name = "INDEX/OF"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "Share":
-        from headrace.config.topology import Share
-
-        if isinstance(value, Share):
-            return value
-        index, _, of = str(value).partition("/")
-        try:
-            return Share(int(index), int(of))
-        except ValueError:
-            self.fail(f"{value!r} is no share; write INDEX/OF with INDEX from 0 below OF", param)
+    index, _, of = text.partition("/")
+    try:
+        return Share(int(index), int(of))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no share; write INDEX/OF with INDEX from 0 below OF"
+        ) from None
 
 
 share_option = click.option(
     "--share",
-    type=_ShareType(),
+    type=Parsed("INDEX/OF", _share),
     default="0/1",
     show_default=True,
     help="This process is number INDEX (from 0) of OF processes that share the partitions.",

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
     bootstrap_option,
     json_option,
@@ -18,7 +18,7 @@ from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text
 
 deadline_option = click.option(
-    "--deadline", type=DurationType(), help="Time from now, as in 250ms. Default: the SLO."
+    "--deadline", type=DURATION, help="Time from now, as in 250ms. Default: the SLO."
 )
 slo_class_option = click.option("--slo-class", default="", help="One of the file's slo_classes.")
 
@@ -60,7 +60,7 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.option("--seconds", type=NumberRange(0, min_open=True), help="Length of the load.")
 @click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times.")
 @phases_option
-@click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
+@click.option("--warm-up", type=DURATION, default="0s", show_default=True,
               help="First send 15 queries/s for this time, not counted.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Show the pipeline's status meanwhile.")
 @click.option("--input", "payload", type=click.File("rb"), help="Send this file, not the workload.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
     bootstrap_option,
     json_option,
@@ -48,7 +48,7 @@ def session() -> None:
     type=click.Path(path_type=Path),
     help="Hand-made plan: JSON with stages [[TASK, TIER], ...], config and shares.",
 )
-@click.option("--wait", type=DurationType(), help="Wait this long until it serves, as in 10s.")
+@click.option("--wait", type=DURATION, help="Wait this long until it serves, as in 10s.")
 @bootstrap_option
 @json_option
 def open_(

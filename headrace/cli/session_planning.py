@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     NumberRange,
     bootstrap_option,
     json_option,
@@ -38,16 +38,16 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
     help="Profiles of every configuration; the search runs none.",
 )
 @click.option("--accuracy", type=NumberRange(0, 1), help="Minimum. Default: the file's.")
-@click.option("--slo", type=DurationType(), help="Latency, as in 60ms. Default: the file's.")
+@click.option("--slo", type=DURATION, help="Latency, as in 60ms. Default: the file's.")
 @click.option("--cost", type=NumberRange(0), help="Most $ per hour.")
 @click.option(
-    "--deadline", type=DurationType(), help="End after this time. Default: the policy's deadline."
+    "--deadline", type=DURATION, help="End after this time. Default: the policy's deadline."
 )
 @click.option("--spend", type=NumberRange(0), help="Most $ of profiling; 0: no limit.")
 @click.option("--steps", type=click.IntRange(1), help="Most profiled configurations.")
 @click.option("--session", help="Name of the session. Default: cli.")
 @click.option(
-    "--from-topic", type=DurationType(), metavar="DURATION",
+    "--from-topic", type=DURATION, metavar="DURATION",
     help="Profile on the inputs that --session has sent in this time, as in 600s, instead of the "
     "workload's samples.",
 )  # fmt: skip

@@ -12,6 +12,7 @@ import click
 from headrace.broker.connect import KAFKA_CONFIG
 
 if TYPE_CHECKING:
+    from headrace.arrivals.load_phases import Phases
     from headrace.config.pipeline_file import PipelineFile
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,22 +27,39 @@ SEVERAL = {
 }
 
 
-class DurationType(click.ParamType):
-    """A duration in seconds, written as in pipeline files: 300ms, 2s."""
+class Parsed(click.ParamType):
+    """A value that ``read`` makes of its text; the text of a ``ValueError`` is the user's."""
 
-    name = "DURATION"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        from schemas.durations import duration
-
-        if isinstance(value, float):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value  # a default
         try:
-            return duration(value)
+            return self._read(value)
         except ValueError as error:
-            self.fail(str(error).replace("{}", "the duration", 1), param)
+            self.fail(str(error), param, ctx)
+
+
+def _duration(text: str) -> float:
+    from schemas.durations import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ValueError(str(error).replace("{}", "the duration", 1)) from error
+
+
+def _phases(text: str) -> "Phases":
+    from headrace.arrivals.load_phases import Phases
+
+    return Phases.parsed(text)
+
+
+DURATION = Parsed("DURATION", _duration)  # seconds, written as in pipeline files: 300ms, 2s
+PHASES = Parsed("PHASES", _phases)  # NAME=LENGTH@RATE[-RATE],...
 
 
 class NumberRange(click.FloatRange):
@@ -54,25 +72,6 @@ class NumberRange(click.FloatRange):
         if math.isnan(found):
             self.fail(f"{value!r} is no number", param, ctx)
         return found
-
-
-class PhasesType(click.ParamType):
-    """A load in phases, NAME=LENGTH@RATE[-RATE],...: headrace/arrivals/load_phases.py."""
-
-    name = "PHASES"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        from headrace.arrivals.load_phases import Phases
-        from headrace.errors import ArrivalsError
-
-        if isinstance(value, Phases):
-            return value
-        try:
-            return Phases.parsed(str(value))
-        except ArrivalsError as error:
-            self.fail(str(error), param)
 
 
 def pipeline_argument(function: F) -> F:
@@ -124,7 +123,7 @@ def phases_option(function: F) -> F:
     """Add ``--phases``, whose value is ``Phases`` or None."""
     return click.option(
         "--phases",
-        type=PhasesType(),
+        type=PHASES,
         help="Load in phases, in queries/s, as in calm=10s@5,rise=10s@5-60,burst=4s@60.",
     )(function)
 

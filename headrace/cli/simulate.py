@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.shared_options import (
-    DurationType,
+    DURATION,
     F,
     NumberRange,
     RepeatedOptions,
@@ -63,18 +63,18 @@ RUN_OPTIONS = (
     click.option(
         "--random-faults", type=click.IntRange(0), default=0, help="Number of random faults."
     ),
-    click.option("--warm-up", type=DurationType(), help="Initial time, not counted, as in 10s."),
+    click.option("--warm-up", type=DURATION, help="Initial time, not counted, as in 10s."),
     click.option(
         "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
         help="Every batch takes this quantile of the profile. Default: random draws.",
     ),
-    click.option("--solve-time", type=DurationType(), help="Virtual time that a solve takes."),
+    click.option("--solve-time", type=DURATION, help="Virtual time that a solve takes."),
     click.option(
         "--devices", multiple=True, metavar="N",
         help="Workers, as in 8 or cpu=4,cuda:0=2. Default: the file's.",
     ),
     click.option(
-        "--slo", multiple=True, type=DurationType(), help="SLO, as in 250ms. Default: the file's."
+        "--slo", multiple=True, type=DURATION, help="SLO, as in 250ms. Default: the file's."
     ),
     click.option(
         "--share", type=NumberRange(0, 1, min_open=True),
