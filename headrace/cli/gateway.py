@@ -41,13 +41,10 @@ def _file(name: str, help_text: str) -> Callable[[F], F]:
     return click.option(name, type=kind, metavar="FILE", help=help_text)
 
 
-def _count(name: str, default: int, help_text: str) -> Callable[[F], F]:
-    kind = click.IntRange(1)
-    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
-
-
-def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
-    return click.option(name, type=DURATION, default=default, show_default=True, help=help_text)
+def _limit(name: str, field: str, default: int | str, help_text: str) -> Callable[[F], F]:
+    """Return the option of a field of ``Limits``: a count, or a duration such as 30s."""
+    kind = click.IntRange(1) if isinstance(default, int) else DURATION
+    return click.option(name, field, type=kind, default=default, show_default=True, help=help_text)
 
 
 @click.command()
@@ -73,18 +70,39 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_file("--tls-certificate", "PEM certificate chain; needs --tls-key.")
 @_file("--tls-key", "PEM key of --tls-certificate.")
 @_file("--tls-clients", "PEM authority that must have signed the clients' certificates.")
-@_count("--most-bytes", 8 * 1024 * 1024, "Largest request body after decompression, in bytes.")
-@_count("--most-bytes-held", 1024**3, "Most bytes of bodies in flight; further requests get 429.")
-@_count(
+@_limit(
+    "--most-bytes",
+    "body_bytes",
+    8 * 1024 * 1024,
+    "Largest request body after decompression, in bytes.",
+)
+@_limit(
+    "--most-bytes-held",
+    "held_bytes",
+    1024**3,
+    "Most bytes of bodies in flight; further requests get 429.",
+)
+@_limit(
     "--most-connections",
+    "connections",
     1000,
     "Most HTTP connections, and at most 1000 over gRPC; further ones get 503 (TLS, gRPC: are "
     "closed).",
 )
-@_count("--most-requests", 10_000, "Most requests in flight per pipeline; further ones get 429.")
-@_duration("--idle", "30s", "Close a connection after this time without a complete request.")
-@_duration("--body", "30s", "Longest time for a body to arrive (then 408) or for a client to read.")
-@_duration("--drain", "8s", "Longest wait for requests in flight after SIGTERM.")
+@_limit(
+    "--most-requests",
+    "requests",
+    10_000,
+    "Most requests in flight per pipeline; further ones get 429.",
+)
+@_limit("--idle", "idle_s", "30s", "Close a connection after this time without a complete request.")
+@_limit(
+    "--body",
+    "body_s",
+    "30s",
+    "Longest time for a body to arrive (then 408) or for a client to read.",
+)
+@_limit("--drain", "drain_s", "8s", "Longest wait for requests in flight after SIGTERM.")
 @role_options
 def gateway(
     files: tuple[Path, ...],
@@ -128,30 +146,21 @@ def gateway(
     run_gateway(read, brokers(bootstrap), options, logs)
 
 
-def _limits(
-    most_bytes: int,
-    most_bytes_held: int,
-    most_connections: int,
-    most_requests: int,
-    idle: float,
-    body: float,
-    drain: float,
-) -> "Limits":
-    if most_bytes_held < most_bytes:
+def _limits(**limits: Any) -> "Limits":
+    from headrace.gateway.http.listeners import Limits
+
+    found = Limits(**limits)
+    if found.held_bytes < found.body_bytes:
         raise click.UsageError(
-            f"--most-bytes-held ({most_bytes_held}) is below --most-bytes ({most_bytes}); raise it"
+            f"--most-bytes-held ({found.held_bytes}) is below --most-bytes ({found.body_bytes}); "
+            "raise it"
         )
-    for option, seconds in (("--idle", idle), ("--body", body)):
+    for option, seconds in (("--idle", found.idle_s), ("--body", found.body_s)):
         if seconds < SHORTEST_S:
             raise click.UsageError(
                 f"{option} is {seconds:g} s, in which no request could arrive; write 1ms or more"
             )
-    from headrace.gateway.http.listeners import Limits
-
-    return Limits(
-        body_bytes=most_bytes, held_bytes=most_bytes_held, connections=most_connections,
-        requests=most_requests, idle_s=idle, body_s=body, drain_s=drain,
-    )  # fmt: skip
+    return found
 
 
 def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> "Tls | None":

@@ -75,14 +75,7 @@ def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) 
     metavar="HOST",
     help="Further host name of the page; repeatable.",
 )
-def dashboard(
-    files: tuple[Path, ...],
-    bootstrap: str | None,
-    host: str,
-    port: int,
-    token_file: Path | None,
-    names: tuple[str, ...],
-) -> None:
+def dashboard(files: tuple[Path, ...], bootstrap: str | None, **asked: Any) -> None:
     """Serve a live web page of running pipelines.
 
     The page shows rates, latencies, the plan and its changes, queues, devices, and where late
@@ -96,7 +89,7 @@ def dashboard(
     from headrace.dashboard.dashboard_role import DashboardOptions, run_dashboard
     from headrace.processes import follow_supervisor
 
-    options = DashboardOptions(host=host, port=port, token_file=token_file, names=names)
+    options = DashboardOptions(**asked)
     read = [read_file(file) for file in files]
     follow_supervisor()
     run_dashboard(read, reached_running(bootstrap), options, print_text)

@@ -151,20 +151,7 @@ def _row(finding: "Finding") -> Any:
 @click.option("--gateway-tls", default="", help="Secret with its certificate (tls.crt, tls.key).")
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 @click.option("--keep-replicas", is_flag=True, help="Leave out numbers of workers and gateways.")
-def kubernetes(
-    file: Path,
-    image: str,
-    worker_image: str | None,
-    bootstrap: str,
-    namespace: str,
-    claim: str,
-    strimzi: str,
-    keda: str,
-    gateway_tokens: str,
-    gateway_tls: str,
-    pod_monitor: bool,
-    keep_replicas: bool,
-) -> None:
+def kubernetes(file: Path, **asked: Any) -> None:
     """Print the Kubernetes manifests of a pipeline.
 
     The manifests have a Deployment for each process of control, ingress and egress, a StatefulSet
@@ -183,19 +170,7 @@ def kubernetes(
     from headrace.kubernetes.manifests import manifest_text, manifests
     from headrace.kubernetes.pods import KubernetesOptions
 
-    options = KubernetesOptions(
-        image=image,
-        worker_image=worker_image or image,
-        bootstrap=bootstrap,
-        namespace=namespace,
-        claim=claim,
-        strimzi=strimzi,
-        pod_monitor=pod_monitor,
-        keda=keda,
-        keep_replicas=keep_replicas,
-        gateway_tokens=gateway_tokens,
-        gateway_tls=gateway_tls,
-    )
+    options = KubernetesOptions(**asked)
     read = read_deployed(file)
-    files = {} if claim else folder_files(read)
+    files = {} if options.claim else folder_files(read)
     print_text(manifest_text(manifests(read, files, options)).rstrip())

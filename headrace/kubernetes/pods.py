@@ -32,7 +32,8 @@ _REFUSED = re.compile(r"[^a-z0-9-]+")
 class KubernetesOptions:
     """Options beyond the pipeline file.
 
-    ``worker_image`` is that of workers, profilers and the scorer, ``image`` that of other roles.
+    ``worker_image`` is that of workers, profilers and the scorer (None: ``image``), ``image`` that
+    of other roles.
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
     ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
@@ -43,8 +44,8 @@ class KubernetesOptions:
     """
 
     image: str
-    worker_image: str
     bootstrap: str
+    worker_image: str | None = None
     namespace: str = "default"
     claim: str = ""
     strimzi: str = ""
@@ -101,7 +102,7 @@ def pod(
     requests = resources or (_ONE_CORE if role == "profiler" else _LIGHT)
     container = {
         "name": role,
-        "image": options.worker_image if role in IMPORTING else options.image,
+        "image": (options.worker_image if role in IMPORTING else None) or options.image,
         "args": list(command),
         "env": _environment(file.pipeline, role, options),
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],

@@ -119,7 +119,7 @@ def test_a_pod_has_longer_to_end_than_its_role_takes(tmp_path: Path) -> None:
         spec["template"]["spec"]["terminationGracePeriodSeconds"]
         for spec in workloads(objects).values()
     }
-    drained_s = next(each.default for each in gateway.params if each.name == "drain")
+    drained_s = next(each.default for each in gateway.params if each.name == "drain_s")
     assert given_s == {GRACE_S}
     assert HAND_OVER_S + LEAVE_S < GRACE_S
     assert LEAVES_S + float(drained_s.removesuffix("s")) < GRACE_S
