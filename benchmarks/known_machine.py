@@ -24,7 +24,8 @@ class KnownWorld:
     ``hop_s`` and ``start_s`` are medians of lognormal delays, with ``by_rate`` more hop for each
     query per second, and one hop in ``long_hops`` longer by ``long_hop_s`` on average. A batch
     takes ``stretch`` times its profiled median, with ``contention`` more for each other device that
-    runs a batch; its start takes ``start_contention`` more. Pauses and slow spells come at random:
+    runs a batch; its start takes ``start_contention`` more. After ``warm_s`` without a batch of its
+    task it takes, and is charged, ``cold`` times as much. Pauses and slow spells come at random:
     every ``_every_s``, for ``_for_s``, on average. ``medians_s``: by task, the profiled median of a
     batch of 1, 2, ...
     """
@@ -41,6 +42,8 @@ class KnownWorld:
     stretch: float = 1.6
     stretch_sigma: float = 0.12
     contention: float = 0.0
+    cold: float = 1.0
+    warm_s: float = 0.01
     pause_every_s: float = inf
     pause_for_s: float = 0.0
     slow_every_s: float = inf
@@ -73,6 +76,8 @@ class KnownMachine:
         self._normal = partial(next, _normals(self._rng))
         self._cuts, self._speeds = _speeds(world, chance(1))
         self._start_s: dict[str, float] = {}  # of the batch that is about to begin, by task
+        self._ended_s = dict.fromkeys(world.medians_s, -inf)  # the last batch, by task
+        self._cold = dict.fromkeys(world.medians_s, 1.0)  # the factor of that batch
 
     def delays(self) -> Delays:
         """Return the delays of broker and machine."""
@@ -93,12 +98,12 @@ class KnownMachine:
         sizes = dict(enumerate(medians_s, 1)) | ({ANY_SIZE: medians_s[-1]} if medians_s else {})
         return {size: partial(self._stretch, task, median_s) for size, median_s in sizes.items()}
 
-    def charged(self, _task: str) -> Delay:
+    def charged(self, task: str) -> Delay:
         """Return the most that a worker with a part of a CPU pays for a batch, in medians."""
         world = self._world
         if not world.charged_sigma:
-            return lambda: world.charged
-        return lambda: self._varied(world.charged, world.charged_sigma)
+            return lambda: world.charged * self._cold[task]
+        return lambda: self._varied(world.charged, world.charged_sigma) * self._cold[task]
 
     def _hop(self) -> float:
         world, now = self._world, self._now()
@@ -115,8 +120,11 @@ class KnownMachine:
         world, now, busy = self._world, self._now(), self._busy()
         start_s = self._varied(world.start_s * (1 + world.start_contention * busy), 0.5)
         self._start_s[task] = start_s = self._takes_s(start_s, now)
-        work_s = self._varied(world.stretch * median_s, world.stretch_sigma)
-        return self._takes_s(work_s * (1 + world.contention * busy), now + start_s) / median_s
+        self._cold[task] = cold = world.cold if now - self._ended_s[task] > world.warm_s else 1.0
+        work_s = self._varied(world.stretch * median_s, world.stretch_sigma) * cold
+        takes_s = self._takes_s(work_s * (1 + world.contention * busy), now + start_s)
+        self._ended_s[task] = now + start_s + takes_s
+        return takes_s / median_s
 
     def _varied(self, median_s: float, sigma: float) -> float:
         return median_s * exp(sigma * self._normal())

@@ -73,6 +73,13 @@ def worlds() -> dict[str, KnownWorld]:
         "lagging": {"lag_s": 0.003, "commit_s": 0.3, "long_hops": 0.01},
         "slow spells": {"slow_every_s": 1.5, "slow_for_s": 0.2, "slow": 2.5},
         "blocked": {"stretch": 1.8, "charged": 1.2},
+        "slow": {"stretch": 2.6, "stretch_sigma": 0.25, "charged": 2.3, "hop_s": 0.0018},
+        "cold": {"stretch": 2.0, "charged": 1.9, "cold": 1.35, "hop_s": 0.0018},
+        "other cold": {"stretch": 1.5, "charged": 1.4, "cold": 1.8, "contention": 0.2},
+        "other slow": {
+            "stretch": 2.4, "stretch_sigma": 0.35, "charged": 2.2, "contention": 0.15,
+            "pause_every_s": 10.0, "pause_for_s": 0.02,
+        },
         "other quiet": {"hop_s": 0.0018, "stretch": 2.0, "stretch_sigma": 0.2, "charged": 2.4},
         "other hops by rate": {"by_rate": 0.3, "hop_s": 0.001},
         "other rare pauses": {"pause_every_s": 9.0, "pause_for_s": 0.12},
