@@ -23,6 +23,7 @@ from control.controller.session_commands import (
     with_objectives,
 )
 from control.controller.session_schedules import SessionSchedules
+from control.estimation.operator_paces import OperatorPaces
 from control.policies import plans_sessions, policy_named, spec_of
 from control.policies.compass.session_options import AGEING, IDLE
 from control.problem.lazy_references import object_named
@@ -31,7 +32,7 @@ from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
 from control.sessions.session_book import LoadFailures, SessionBook
-from control.sessions.session_health import Drift, SessionHealth
+from control.sessions.session_health import SessionHealth
 from schemas.count_names import UNLOADABLE, count_name
 from schemas.effects import Effect, Failed, Solved
 from schemas.enumerations import SessionState
@@ -59,6 +60,7 @@ class SessionDesk:
         self._searches: SessionSearches | None = None
         self._schedules: SessionSchedules | None = None
         self._health: SessionHealth | None = None
+        self._paces: OperatorPaces | None = None
         if space is not None:
             self._book = SessionBook(pipeline, space)
             # Imports SciPy's functions, which pipelines without sessions do not need.
@@ -66,6 +68,7 @@ class SessionDesk:
             self._searches = searches(pipeline.name, space)
             self._schedules = SessionSchedules(space)
             self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)
+            self._paces = OperatorPaces(space)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._failures: dict[str, LoadFailures] = {}  # by worker
         self._departures = Departures()
@@ -116,6 +119,7 @@ class SessionDesk:
         if self._book is None or self._searches is None or self._schedules is None:
             return []
         assert self._health is not None
+        assert self._paces is not None
         named = policy_named(self._pipeline, policy)
         if named is None or not spec_of(named.kind).sessions:
             return []
@@ -128,7 +132,7 @@ class SessionDesk:
             self._health.forget(name)
             self.changed = True
         waiting = book.unplanned()
-        searches.begin(waiting, self._health, named, now)
+        searches.begin(waiting, self._health, self._paces, named, now)
         effects = searches.advance(waiting, now)
         self._found(book, searches, waiting, now)
         return [*effects, *self._schedules.begin(book, named, now)]
@@ -176,17 +180,20 @@ class SessionDesk:
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
         """Replan the sessions whose observed health raises an alarm."""
         assert self._space is not None
+        assert self._paces is not None
         serving = book.serving
         health.serves(serving, now)
+        self._paces.serves(serving, book.session, now)
         for name in serving:
-            alarm = health.alarm(book.session(name), now)
+            session = book.session(name)
+            alarm = health.alarm(session, now, self._paces.extra_s(session, now))
             if alarm is None:
                 continue
             changes: dict[str, str | float] = {
                 "cause": alarm.reason,
                 "detect_s": max(0.0, now - alarm.since_s),
             }
-            if alarm.drift is not Drift.LINK:
+            if not alarm.drift.reprices:
                 changes["samples"] = own_set(self._space.truth, name, alarm.since_s, now)
             book.replan(name, now, **changes)
 
@@ -196,8 +203,12 @@ class SessionDesk:
             self._failures.pop(gone, None)
             if self._health is not None:
                 self._health.forget_node(gone)
+            if self._paces is not None:
+                self._paces.forget_node(gone)
         if self._health is not None:
             self._health.take(report, now)
+        if self._paces is not None:
+            self._paces.take(report, now)
         if report.role != "worker":
             return
         held, failures = frozenset(report.held), _failures(report)

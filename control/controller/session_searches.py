@@ -2,9 +2,9 @@
 
 At most one search per profiler runs at a time. Sessions with equal objectives on the same samples
 share a search. A search with a plan yields to searches without one, and its clock stops meanwhile.
-A session whose links have changed needs no profiler: its plans are repriced for the new links from
-known profiles. Steps are solved in the planners' process and profiles arrive as records, so the
-controller never blocks.
+A session whose links or operators' paces have changed needs no profiler: its plans are repriced
+from known profiles. Every search goes by the paces known at its begin. Steps are solved in the
+planners' process and profiles arrive as records, so the controller never blocks.
 
 The state of a search is on the topics only. After a restart a search starts over, finished blocks
 are not run again, and those that were run for it count to its deadline and its budget.
@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 
+from control.estimation.operator_paces import OperatorPaces, variant_of
 from control.policies.compass.search.camo import NearestConfiguration, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, decided_profiles
@@ -32,6 +33,7 @@ from control.policies.compass.search.search_step import (
 from control.policies.compass.search.sequential_test import StopRule
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
+from control.problem.paces import Paces, pace_of
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
@@ -77,6 +79,8 @@ class SessionSearches:
         self._ended: list[SearchEnd] = []
         self._links: Mapping[str, Links] = {}
         self._qps: Mapping[str, float] = {}
+        self._repriced: Collection[str] = ()
+        self._paces: Mapping[str, Paces] = {}
         self._history = 0  # number of past searches that the newest one uses
         self._refused = ""  # why the newest request was refused, until a profiler answers one
 
@@ -105,14 +109,16 @@ class SessionSearches:
     # ------------------------------------------------------------------ requests
 
     def begin(
-        self, waiting: Sequence[Session], seen: SessionHealth, policy: Policy, now: float
-    ) -> None:
+        self, waiting: Sequence[Session], seen: SessionHealth, paces: OperatorPaces, policy: Policy,
+        now: float,
+    ) -> None:  # fmt: skip
         """Begin the searches of sessions for which there are profilers, a few at a time.
 
         Searches of sessions that are no longer listed, or whose objectives have changed, end
         without a result. ``seen`` has links that differ from the file's, and rates of queries.
         """
-        self._links, self._qps = seen.links, seen.qps
+        self._links, self._qps, self._repriced = seen.links, seen.qps, seen.repriced
+        self._paces = {each.id: paces.of(each.id, now) for each in waiting}
         by_name = {each.id: each for each in waiting}
         self._runs = {
             name: run
@@ -135,13 +141,13 @@ class SessionSearches:
     def _has_room(self, session: Session) -> bool:
         """Return whether a profiler is free for a search, or the search needs none."""
         planless = sum(not run.plans for run in self._runs.values())
-        return session.id in self._links or planless < self._space.profilers
+        return session.id in self._repriced or planless < self._space.profilers
 
     def _active(self) -> frozenset[str]:
         """Return the active searches: those that need no profiler, and of the others as many as
         there are profilers, those without a plan first."""
-        priced = [name for name in self._runs if name in self._links]
-        others = [name for name in self._runs if name not in self._links]
+        priced = [name for name in self._runs if name in self._repriced]
+        others = [name for name in self._runs if name not in self._repriced]
         others.sort(key=lambda name: bool(self._runs[name].plans))
         return frozenset([*priced, *others[: self._space.profilers]])
 
@@ -149,7 +155,8 @@ class SessionSearches:
         """Return the inputs that the result of a search depends on."""
         links = tuple(sorted(self._links.get(session.id, {}).items()))
         slo = session.slo_s, session.accuracy, session.usd_per_h
-        return session.samples, slo, links, self._qps.get(session.id, 0.0)
+        paces = tuple(sorted(self._paces[session.id].items()))
+        return session.samples, slo, links, paces, self._qps.get(session.id, 0.0)
 
     def _begun(self, session: Session, policy: Policy, now: float) -> bool:
         """Begin a search; return False if it ends at once."""
@@ -167,14 +174,14 @@ class SessionSearches:
         options = search_options({each.name: each.of(policy) for each in SESSIONS})
         self._history = options.history
         slo = _slo(session)
-        links = self._links.get(session.id)
+        space = self._space.with_links(self._links.get(session.id, {}))
         resumed = session.state is SessionState.SEARCHING  # started before a restart
         began_s = session.changed_s if resumed else now
         search = search_id(session.id, began_s, now if resumed else None)
         self._store.reopen(session.samples, options.rule, search)
         problem = SearchProblem(
             search=search,
-            sessions=self._space if links is None else self._space.with_links(links),
+            sessions=space.with_paces(self._paces[session.id]),
             slo=slo,
             options=options,
             history=self._store.past(session.samples, options.history),
@@ -185,7 +192,7 @@ class SessionSearches:
             deadline_s=float(DEADLINE.of(policy)),
             spend_usd=float(SPEND.of(policy)),
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
-            priced=links is not None,
+            priced=session.id in self._repriced,
         )
         blocks = self._store.blocks(session.samples).values()
         own = [each for each in blocks if same_search(each.search, search)]
@@ -254,12 +261,13 @@ class SessionSearches:
 
     def plans(self, name: str) -> tuple[SessionChoice, ...]:
         """Return the plans that a session's search has found so far, the cheapest first."""
-        return tuple(choice(self._space, each) for each in self._run(name).plans[:MOST_PLANS])
+        run = self._run(name)
+        return tuple(choice(run.problem.sessions, each) for each in run.plans[:MOST_PLANS])
 
     def nearest(self, name: str) -> tuple[SessionChoice, float] | None:
         """Return the most accurate plan found so far that is not accurate enough, with the lower
         bound of its accuracy at 99 %."""
-        return _nearest(self._space, self._run(name))
+        return _nearest(self._run(name))
 
     def _run(self, name: str) -> SearchRun:
         return self._runs[self._sharing.get(name, name)]
@@ -294,7 +302,7 @@ class SessionSearches:
         failed = run.error or self._refused
         reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped, failed)
         sharing = [each for each, other in self._sharing.items() if other == name]
-        nearest = _nearest(self._space, run)
+        nearest = _nearest(run)
         self._ended += [
             SearchEnd(
                 session=each, plans=self.plans(each), reason=reason,
@@ -312,21 +320,28 @@ def _slo(session: Session) -> Slo:
     return Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
 
 
-def _nearest(space: SessionSpace, run: SearchRun) -> tuple[SessionChoice, float] | None:
+def _nearest(run: SearchRun) -> tuple[SessionChoice, float] | None:
     plan = None if run.nearest is None else run.nearest.plan
-    return None if plan is None else (choice(space, plan), plan.accuracy_low)
+    if plan is None:
+        return None
+    return choice(run.problem.sessions, plan), plan.accuracy_low
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
     """Return a search's plan as a session's choice."""
     tasks = [stage.name for stage in space.space.stages]
+    settings = {task: space.setting(task, plan.configuration) for task in tasks}
+    tiers = space.space.placed(plan.placement)
+    paces = {task: pace_of(space.paces, variant_of(settings[task]), tiers[task]) for task in tasks}
     return SessionChoice(
-        settings={task: space.setting(task, plan.configuration) for task in tasks},
-        tiers=space.space.placed(plan.placement),
+        settings=settings,
+        tiers=tiers,
         quarters=dict(zip(tasks, plan.occupied, strict=True)),
         latency_s=plan.latency_s,
         accuracy=plan.accuracy,
         usd_per_h=plan.usd_per_h,
+        run_s=dict(zip(tasks, plan.run_s, strict=True)),
+        paces={task: pace for task, pace in paces.items() if pace != 1.0},
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from control.problem.paces import Paces
 from control.problem.sample_sets import Truth
 from control.problem.space import Space, leaves
 from control.problem.tiers import Link, SessionTier
@@ -26,7 +27,8 @@ class SessionSpace:
     A hop takes ``comm_s`` in addition to the time of its link. ``truth`` is the reference of
     profiles (``reference``: the configuration whose answers count as true), ``cache_bytes`` limits
     a profiler's cache, and ``profilers`` is the number of running profilers (0: the file has no
-    samples for them). ``memory`` has the bytes of models by "task/variant", if known."""
+    samples for them). ``memory`` has the bytes of models by "task/variant", if known; ``paces`` of
+    operators differ from their profile."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -45,10 +47,15 @@ class SessionSpace:
     profilers: int = 1
     comm_s: float = 0.0
     memory: Mapping[str, float] = field(default_factory=dict)
+    paces: Paces = field(default_factory=dict)
 
     def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
         """Return the space with some links replaced by those of a session."""
         return replace(self, links={**self.links, **links})
+
+    def with_paces(self, paces: Paces) -> "SessionSpace":
+        """Return the space with the observed paces of operators."""
+        return replace(self, paces=paces)
 
     def missing_link(self, tiers: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the first hop between the ``tiers``, by task, that has no link; None: all have.

@@ -1,12 +1,13 @@
 """The health of serving sessions, and the alarm when one needs another plan.
 
-Three deviations raise an alarm: answers that are less accurate than the session's objective
-(labels), queries that do not end in time (outcomes), and links with a changed speed (transfers).
+Four deviations raise an alarm: answers that are less accurate than the session's objective
+(labels), queries that do not end in time (outcomes), links with a changed speed (transfers), and
+operators whose pace makes the plan too slow (batches; control/estimation/operator_paces.py).
 All are detected from counts in the reports of scorer, egress and workers. Counts are sums since a
 node's start, so differences are taken by node and incarnation. Their time is that of their arrival,
 because the clocks of other hosts may be off.
 
-For a changed link, known plans are repriced without profiling; the other two deviations start a
+For a changed link or pace, known plans are repriced without profiling; the other two start a
 search on the session's newest inputs. A search that does not help is repeated only after a pause,
 which doubles each time; a trouble long after the last one has no pause.
 """
@@ -43,6 +44,12 @@ class Drift(StrEnum):
     ACCURACY = "accuracy"
     ATTAINMENT = "attainment"
     LINK = "link"
+    PACE = "pace"
+
+    @property
+    def reprices(self) -> bool:
+        """Whether known plans get new prices, and nothing is profiled."""
+        return self in (Drift.LINK, Drift.PACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +89,7 @@ class SessionHealth:
         self._seen: dict[str, _Seen] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # earliest next search, next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
+        self.repriced: set[str] = set()  # sessions whose last alarm asked for new prices only
         # Of replanned sessions, at that time: queries per second, and the accuracy of the plan that
         # was not accurate enough.
         self.qps: dict[str, float] = {}
@@ -157,6 +165,7 @@ class SessionHealth:
         """Discard the observations and pauses of a session that was closed or replanned by a
         command."""
         self.links.pop(session, None)
+        self.repriced.discard(session)
         self.qps.pop(session, None)
         self._accuracies.pop(session, None)
         self._pauses.pop(session, None)
@@ -166,8 +175,9 @@ class SessionHealth:
         self._counts.pop(node, None)
 
     def objectives_changed(self, session: str) -> None:
-        """Discard the accuracy for which a session was replanned: it serves by another plan."""
+        """Discard why a session was replanned last: the next search has another reason."""
         self._accuracies.pop(session, None)
+        self.repriced.discard(session)
 
     def helps(self, session: str, accuracy: float) -> bool:
         """Return whether a plan's accuracy exceeds the measured one for which a session is
@@ -177,20 +187,22 @@ class SessionHealth:
 
     # ------------------------------------------------------------------ alarms
 
-    def alarm(self, session: Session, now: float) -> Alarm | None:
-        """Return why a serving session needs another plan, or None."""
+    def alarm(self, session: Session, now: float, extra_s: float = 0.0) -> Alarm | None:
+        """Return why a serving session needs another plan, or None; at the observed paces of its
+        operators, the plan takes ``extra_s`` seconds beyond its planned latency."""
         seen = self._seen.get(session.id)
         if seen is None or not session.samples:
             return None
         _discard_old(seen, now)
-        found = self._found(session, seen, now)
+        found = self._found(session, seen, now, extra_s)
         if found is not None:
+            (self.repriced.add if found.drift.reprices else self.repriced.discard)(session.id)
             self.qps[session.id] = sum(each[2] for each in seen.outcomes) / WINDOW_S
             if found.drift is not Drift.ACCURACY:
                 self._accuracies.pop(session.id, None)
         return found
 
-    def _found(self, session: Session, seen: _Seen, now: float) -> Alarm | None:
+    def _found(self, session: Session, seen: _Seen, now: float, extra_s: float) -> Alarm | None:
         found = self._link(session.id, seen)
         if found is not None:
             self.links.setdefault(session.id, {}).update(found.links)
@@ -200,7 +212,11 @@ class SessionHealth:
             return None
         if now > not_before_s + MOST_PAUSE_S:  # a new trouble
             pause_s = PAUSE_S
-        found = self._accuracy(session, seen) or self._attainment(session, seen)
+        found = (
+            self._accuracy(session, seen)
+            or _pace(session, extra_s, now)
+            or self._attainment(session, seen)
+        )
         if found is not None:
             self._pauses[session.id] = now + pause_s, min(2 * pause_s, MOST_PAUSE_S)
         return found
@@ -251,6 +267,19 @@ class SessionHealth:
         )
         since_s = seen.outcomes[0][0]
         return Alarm(session=session.id, drift=Drift.ATTAINMENT, since_s=since_s, reason=reason)
+
+
+def _pace(session: Session, extra_s: float, now: float) -> Alarm | None:
+    """Return an alarm if operators take so much longer than planned that the SLO is missed."""
+    planned_s = session.plans[session.chosen].latency_s if session.chosen >= 0 else 0.0
+    latency_s = planned_s + extra_s
+    if not 0 < planned_s <= session.slo_s < latency_s:
+        return None
+    reason = (
+        f"its operators take longer than planned: {1e3 * latency_s:.0f} ms in all, not "
+        f"{1e3 * planned_s:.0f} ms"
+    )
+    return Alarm(session=session.id, drift=Drift.PACE, since_s=now, reason=reason)
 
 
 def _discard_old(seen: _Seen, now: float) -> None:

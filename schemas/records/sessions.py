@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from schemas.enumerations import SessionState
 
@@ -47,7 +47,9 @@ class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
     """A query plan that meets a session's objectives, before it has devices.
 
     ``settings`` ("task/variant@..."), ``tiers`` and ``quarters`` of a device are by task. Stages
-    with 0 quarters need no share of a shared device. ``latency_s`` 0: unknown.
+    with 0 quarters need no share of a shared device. ``latency_s`` 0: unknown. ``run_s`` are the
+    profiled seconds of each task's operator on a whole device of its tier, and ``paces`` the
+    observed factors on them in ``latency_s``; a task without one has its profile's pace.
     """
 
     settings: Mapping[str, str]
@@ -56,6 +58,8 @@ class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
     latency_s: float = 0.0
     accuracy: float | None = None
     usd_per_h: float = 0.0
+    run_s: Mapping[str, float] = field(default_factory=dict)
+    paces: Mapping[str, float] = field(default_factory=dict)
 
 
 class Session(Struct, frozen=True, gc=False, kw_only=True):

@@ -45,20 +45,17 @@ class World:
         links: Mapping[Hop, Link] | None = None,
         load_s: float = LOAD_S,
         truth: Truth = Truth.WORKLOAD,
+        comm_s: float = 0.0,
         **changes: Any,
     ) -> None:
         self.pipeline = a_session_pipeline(**changes)
-        self.space = replace(a_space(counts), truth=truth)
+        self.space = replace(a_space(counts), truth=truth, comm_s=comm_s)
         self.links: SessionLinks | None = None
         if links is not None:
             self.space = replace(self.space, links=links)
             self.links = SessionLinks(self.space.origin, links)
-        rng = np.random.default_rng(1)
-
-        def make(node: str, setting: str) -> Toy:
-            output = scanning if setting.startswith("scan") else reading
-            return Toy(rng, output, base_s=0.004, load_s=load_s)
-
+        self.load_s = load_s
+        self.rng = np.random.default_rng(1)
         self.seats = seats(self.space)
         self.system = Simulated(
             self.pipeline,
@@ -70,12 +67,17 @@ class World:
                 ),
                 **{name: self.worker(name, 0.0) for name in self.seats},
             },
-            make,
+            self.model,
             delays=constant_delays(0.002, 0.1),
             solve=lambda effect: (
                 Solved(effect.job, solve(effect.solver, effect.problem)), virtual_s(effect.solver),
             ),
         )  # fmt: skip
+
+    def model(self, node: str, setting: str) -> Toy:
+        """Return a worker's model of a setting."""
+        output = scanning if setting.startswith("scan") else reading
+        return Toy(self.rng, output, base_s=0.004, load_s=self.load_s)
 
     def controller(self) -> Controller:
         return Controller(self.pipeline, None, len(seats(self.space)), {}, self.space)

@@ -349,7 +349,7 @@ class SessionSearch:
         offered: tuple[Priced, ...] = ()
         if accepted or not self.plans:  # without plans, for the nearest
             offered = priced(self.deployment, c, seconds, sent, self.slo.latency_s)
-        whole = self.deployment.latency(seconds[None], sent[None])[0]
+        whole = self.deployment.latency(seconds[None], sent[None], [c])[0]
         fitting = np.where(self.deployment.fits[c], whole, np.inf)
         estimate = found.tested.estimate
         low = estimate.mean - 2.33 * float(np.sqrt(estimate.variance))

@@ -1,6 +1,6 @@
 """Compose the latency of every query plan from its stages' seconds and its transfers.
 
-    latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p]
+    latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p] * pace[c, s, p]
                                       + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
 
 A link carries the records of a session one after another. If the session's queries per second are
@@ -27,7 +27,9 @@ from control.problem.space import Space, leaves
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Rows = NDArray[np.int64] | Sequence[int] | slice  # of configurations
 
+EVERY = slice(None)
 UNSEEN = 1.0  # deviation of log seconds without history
 ALIKE = 0.12  # least deviation of log seconds with history
 OWN, UPSTREAM = 0.8, 0.15  # theta of a stage's own knobs, and of upstream knobs
@@ -38,7 +40,8 @@ KNOWN = 1e-4  # variance of the error of a profiled stage's log seconds
 class Deployment:
     """Tiers and links as one session sees them, per placement ``p`` of the space.
 
-    ``slowdown[s, p]`` is the factor on the reference seconds of stage s; ``per_byte[h, p]`` and
+    ``slowdown[s, p]`` is the factor on the reference seconds of stage s, and ``pace[c, s, p]`` that
+    by which it was observed to differ (None: nowhere); ``per_byte[h, p]`` and
     ``delay[h, p]`` are the seconds of hop h: one hop into each stage, then one back per leaf;
     ``price[s, p]`` is $ an hour of the stage's GPU (0: free); ``memory[c, s]`` the bytes of the
     model and ``capacity[s, p]`` those of the GPU; ``fits[c, p]`` whether all models fit.
@@ -54,16 +57,20 @@ class Deployment:
     fits: Bools
     own_tiers: frozenset[str] = frozenset()  # one per session, free
     qps: float = 0.0  # of the session; 0: not known
+    pace: Floats | None = None
 
-    def latency(self, seconds: Floats, sent: Floats) -> Floats:
+    def latency(self, seconds: Floats, sent: Floats, of: Rows = EVERY) -> Floats:
         """Return the seconds of every plan: configurations x placements.
 
         ``seconds[c, s]`` are on the reference device; ``sent[c, h]`` are the bytes of every hop.
+        ``of`` are the configurations of their rows.
         """
+        factors = self.factors(of)
         longest: Floats = np.full((len(seconds), self.slowdown.shape[1]), -np.inf)
         for number, path in enumerate(self.paths):
             hops = [*path, len(self.space.stages) + number]
-            path_s = seconds[:, path] @ self.slowdown[path] + self._sending(sent, hops)
+            run_s = _products(seconds[:, path], factors[:, path])
+            path_s = run_s + self._sending(sent, hops)
             longest = np.maximum(longest, path_s + self.delay[hops].sum(axis=0))
         return longest
 
@@ -78,17 +85,23 @@ class Deployment:
     def variance(self, seconds: Floats, deviation: Floats) -> Floats:
         """Return the largest variance of a path's seconds, from the stages' log deviations."""
         widest: Floats = np.zeros((len(seconds), self.slowdown.shape[1]))
+        squares = self.factors() ** 2
         for path in self.paths:
             spread = (seconds[:, path] * deviation[:, path]) ** 2
-            widest = np.maximum(widest, spread @ self.slowdown[path] ** 2)
+            widest = np.maximum(widest, _products(spread, squares[:, path]))
         return widest
+
+    def factors(self, of: Rows = EVERY) -> Floats:
+        """Return the factors on the reference seconds of configurations: rows x stages x
+        placements; one row if they are the same for all."""
+        return self.slowdown[None] if self.pace is None else self.pace[of] * self.slowdown
 
     def occupied(self, configuration: int, stage: int, placement: int, seconds: float) -> Occupied:
         """Return a stage's occupancy of its tier's GPU at this placement."""
         described = self.space.stages[stage]
         tier = self.space.tiers[int(self.space.placements[placement, stage])]
         return Occupied(
-            seconds=seconds * float(self.slowdown[stage, placement]),
+            seconds=seconds * float(self.factors([configuration])[0, stage, placement]),
             tier=tier,
             batched=described.batched,
             memory=float(self.memory[configuration, stage] / self.capacity[stage, placement]),
@@ -116,6 +129,15 @@ class Deployment:
                 name = self.space.stages[at[name]].parent
             found.append(path[::-1])
         return found
+
+
+def _products(values: Floats, factors: Floats) -> Floats:
+    """Return the sums over stages of values, rows x stages, times ``factors``."""
+    if len(factors) == 1:
+        product: Floats = values @ factors[0]
+        return product
+    summed: Floats = np.einsum("cs,csp->cp", values, factors)
+    return summed
 
 
 def queued(seconds: Floats, qps: float) -> Floats:

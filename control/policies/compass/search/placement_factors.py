@@ -5,13 +5,14 @@ tier's ``cpu_speed``. A hop between tiers takes ``bytes / rate + delay``; a hop 
 nothing. Inputs start on the session's own tier, and results return there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from control.policies.compass.search.composition import Deployment
+from control.problem.paces import pace_of
 from control.problem.problem import PlanError
 from control.problem.session_space import VARIANT, SessionSpace
 from control.problem.space import Space, leaves
@@ -19,23 +20,33 @@ from control.problem.tiers import Link, SessionTier
 from schemas.variant_id import variant_key
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
 
 
 def model_bytes(sessions: SessionSpace) -> Floats:
     """Return the bytes of the models, configurations x stages; 0: not known."""
-    space, known = sessions.space, sessions.memory
-    found = np.zeros((space.configuration_count, len(space.stages)))
-    for index, stage in enumerate(space.stages):
-        only = sessions.variants.get(stage.name, "")
-        found[:, index] = known.get(variant_key(stage.name, only), 0.0)
-    at = {stage.name: index for index, stage in enumerate(space.stages)}
-    for column, knob in enumerate(space.knobs):
-        if knob.name == VARIANT:
-            by_option = [known.get(variant_key(knob.stage, each), 0.0) for each in knob.options]
-            found[:, at[knob.stage]] = np.array(by_option)[space.configurations[:, column]]
-    return found
+    known = sessions.memory
+    columns = [
+        np.array([known.get(each, 0.0) for each in variants])[chosen]
+        for variants, chosen in _variants(sessions)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _variants(sessions: SessionSpace) -> Iterator[tuple[list[str], Ints]]:
+    """Yield the variants of every stage, and the index of that of each configuration."""
+    space = sessions.space
+    columns = {knob.stage: at for at, knob in enumerate(space.knobs) if knob.name == VARIANT}
+    for stage in space.stages:
+        at = columns.get(stage.name)
+        if at is None:
+            names: tuple[str, ...] = (sessions.variants.get(stage.name, ""),)
+            chosen = np.zeros(space.configuration_count, dtype=np.int64)
+        else:
+            names, chosen = space.knobs[at].options, space.configurations[:, at]
+        yield [variant_key(stage.name, each) for each in names], chosen
 
 
 def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0) -> Deployment:
@@ -47,7 +58,20 @@ def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0)
     found = deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
     delay = found.delay + sessions.comm_s
     delay[0] += sessions.comm_s
-    return replace(found, qps=qps, delay=delay)
+    return replace(found, qps=qps, delay=delay, pace=_pace(sessions))
+
+
+def _pace(sessions: SessionSpace) -> Floats | None:
+    """Return the paces of operators, configurations x stages x placements; None: all are 1."""
+    if not sessions.paces:
+        return None
+    space = sessions.space
+    placements = space.placements
+    columns = []
+    for index, (variants, chosen) in enumerate(_variants(sessions)):
+        paces = [[pace_of(sessions.paces, each, tier) for tier in space.tiers] for each in variants]
+        columns.append(np.array(paces)[:, placements[:, index]][chosen])
+    return np.stack(columns, axis=1)
 
 
 def deployment(

@@ -68,7 +68,8 @@ class PlanSearch(SessionSearch):
             placement = confirmed.placement
         added = super().tell(found)
         sent = self._hops.bytes[c]
-        latency = self.deployment.latency(np.array(found.seconds)[None], sent[None])[0, placement]
+        seconds = np.array(found.seconds)[None]
+        latency = self.deployment.latency(seconds, sent[None], [c])[0, placement]
         if np.isfinite(latency):
             at = c * self.deployment.fits.shape[1] + placement
             self._latency.tell(at, float(np.log(max(latency, LEAST_S))), NOISE)

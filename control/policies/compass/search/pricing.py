@@ -17,8 +17,8 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
     """A compliant query plan. ``shares`` are quarters per stage (0: none); ``occupied`` those that
-    shares and models' memory occupy; ``demand`` quarters per tier; ``accuracy_low`` the accuracy's
-    lower bound at 99 %."""
+    shares and models' memory occupy; ``demand`` quarters per tier; ``run_s`` the profiled seconds
+    per stage on a whole GPU of its tier; ``accuracy_low`` the accuracy's lower bound at 99 %."""
 
     configuration: int
     placement: int
@@ -27,6 +27,7 @@ class Priced:
     latency_s: float
     usd_per_h: float
     demand: tuple[tuple[str, int], ...]
+    run_s: tuple[float, ...]
     accuracy: float = 0.0
     accuracy_low: float = 0.0
 
@@ -52,7 +53,7 @@ def priced(
     found = []
     for placement in np.flatnonzero(fitting).tolist():
         for shares in _trimmed(deployment, configuration, placement, seconds, sent, slo_s):
-            found.append(_plan(deployment, configuration, placement, shares))
+            found.append(_plan(deployment, configuration, placement, shares, seconds))
     cheap: dict[tuple[tuple[str, int], ...], Priced] = {}
     for plan in found:
         other = cheap.get(plan.demand)
@@ -78,7 +79,7 @@ def may_be_affordable(
     if (whole <= usd_per_h).any():
         return True
     return any(
-        _plan(deployment, configuration, placement, shares).usd_per_h <= usd_per_h
+        _usd_per_h(deployment, placement, shares) <= usd_per_h
         for placement in placements[whole / QUARTERS <= usd_per_h].tolist()
         for shares in _trimmed(deployment, configuration, placement, seconds, sent, slo_s)
     )
@@ -88,7 +89,7 @@ def fits(
     deployment: Deployment, configuration: int, seconds: Floats, sent: Floats, slo_s: float
 ) -> Bools:
     """Return the placements at which whole GPUs keep a configuration within the SLO."""
-    whole = deployment.latency(seconds[None], sent[None])[0]
+    whole = deployment.latency(seconds[None], sent[None], [configuration])[0]
     within: Bools = (whole <= slo_s) & deployment.fits[configuration]
     return within
 
@@ -110,22 +111,28 @@ def _trimmed(
     return trimmed(stages, tuple(zip(deployment.paths, transfers, strict=True)), slo_s)
 
 
-def _plan(deployment: Deployment, configuration: int, placement: int, shares: Trimmed) -> Priced:
+def _usd_per_h(deployment: Deployment, placement: int, shares: Trimmed) -> float:
+    return float(deployment.price[:, placement] @ np.array(shares.occupied)) / QUARTERS
+
+
+def _plan(
+    deployment: Deployment, configuration: int, placement: int, shares: Trimmed, seconds: Floats
+) -> Priced:
     space = deployment.space
     tiers = [space.tiers[t] for t in space.placements[placement].tolist()]
     demand: dict[str, int] = {}
     for tier, quarters in zip(tiers, shares.occupied, strict=True):
         if quarters:
             demand[tier] = demand.get(tier, 0) + quarters
-    usd = float(deployment.price[:, placement] @ np.array(shares.occupied)) / QUARTERS
     return Priced(
         configuration=configuration,
         placement=placement,
         shares=shares.shares,
         occupied=shares.occupied,
         latency_s=shares.latency_s,
-        usd_per_h=usd,
+        usd_per_h=_usd_per_h(deployment, placement, shares),
         demand=tuple(sorted(demand.items())),
+        run_s=tuple((seconds * deployment.slowdown[:, placement]).tolist()),
     )
 
 
@@ -139,11 +146,11 @@ def cheapest_estimates(
     that grows with the batch counts. The cost is infinite if whole GPUs miss the SLO.
     ``seconds[i]`` and ``sent[i]`` belong to ``configurations[i]``.
     """
-    latency = deployment.latency(seconds, sent)
+    latency = deployment.latency(seconds, sent, configurations)
     batched = np.array([stage.batched for stage in deployment.space.stages])
     stretched = np.where(batched, BATCHING, 1.0) * seconds
     paid = deployment.price > 0
-    compute = np.where(paid, stretched[:, :, None] * deployment.slowdown, 0.0)
+    compute = np.where(paid, stretched[:, :, None] * deployment.factors(configurations), 0.0)
     slack = slo_s - latency + compute.sum(axis=1)
     root = np.sqrt(deployment.price * compute).sum(axis=1)
     cost = root**2 / np.maximum(slack, 1e-9)

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from control.controller.session_searches import MOST_BEGUN, SessionSearches
+from control.estimation.operator_paces import OperatorPaces
 from control.policies.compass.search.camo import Proposal
 from control.policies.compass.search.search_step import SearchStep
 from control.problem.sample_sets import Truth, first_set
@@ -24,11 +25,11 @@ SESSION = Session(
 def test_step_of_a_search_for_old_objectives_is_not_used_in_the_new_search() -> None:
     space = a_space()
     searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
-    searches.begin([SESSION], seen, POLICY, 1.0)
+    searches.begin([SESSION], seen, OperatorPaces(space), POLICY, 1.0)
     (asked,) = searches.advance([SESSION], 1.0)
     assert isinstance(asked, Solve)
     changed = replace(SESSION, accuracy=0.99)
-    searches.begin([changed], seen, POLICY, 1.1)
+    searches.begin([changed], seen, OperatorPaces(space), POLICY, 1.1)
     (again,) = searches.advance([changed], 1.1)
     assert isinstance(again, Solve)
     assert again.problem.slo.accuracy == 0.99
@@ -50,7 +51,7 @@ def test_a_search_without_labelled_inputs_is_repeated_once_there_are_some() -> N
 
     def requested(now: float) -> list[int]:
         """Begin a search that proposes configuration 0; return the blocks that it requests."""
-        searches.begin([session], seen, POLICY, now)
+        searches.begin([session], seen, OperatorPaces(space), POLICY, now)
         (step,) = searches.advance([session], now)
         assert isinstance(step, Solve)
         proposed = SearchStep(proposal=proposal, plans=(), nearest=None)
@@ -78,9 +79,10 @@ def test_searches_of_many_sessions_begin_a_few_in_a_turn() -> None:
     sessions = [replace(SESSION, id=f"cam-{number}") for number in range(2 * MOST_BEGUN + 1)]
     for number, session in enumerate(sessions):
         seen.links[session.id] = {("handheld", "cloud"): Link(1e5 + number, 0.01)}
+        seen.repriced.add(session.id)
     begun = []
     for turn in range(3):
-        searches.begin(sessions, seen, POLICY, 1.0 + turn)
+        searches.begin(sessions, seen, OperatorPaces(space), POLICY, 1.0 + turn)
         begun.append(len(searches.states))
     assert begun == [MOST_BEGUN, 2 * MOST_BEGUN, len(sessions)]
 
@@ -89,7 +91,7 @@ def test_a_profiler_of_another_space_rejects_no_configuration() -> None:
     """Until all profilers were restarted with a changed file, searches ended with worse plans."""
     space = a_space()
     searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
-    searches.begin([SESSION], seen, POLICY, 1.0)
+    searches.begin([SESSION], seen, OperatorPaces(space), POLICY, 1.0)
     (asked,) = searches.advance([SESSION], 1.0)
     assert isinstance(asked, Solve)
     proposal = Proposal(configuration=0, placement=0, utility=1.0, origin="own", samples=50)
@@ -128,7 +130,7 @@ def test_a_search_starts_as_before_a_restart_whatever_the_profilers_clock(ahead_
                 )
             )  # fmt: skip
     resumed = replace(SESSION, state=SessionState.SEARCHING, changed_s=100.0)
-    searches.begin([resumed], seen, POLICY, 130.0)
+    searches.begin([resumed], seen, OperatorPaces(space), POLICY, 130.0)
     (step,) = searches.advance([resumed], 130.0)
     assert isinstance(step, Solve)
     assert [each.configuration for each in step.problem.learnt] == [0]

@@ -110,7 +110,7 @@ def test_a_configuration_is_affordable_if_one_of_its_plans_is(
 def a_plan(**changes: object) -> Priced:
     usual = Priced(
         configuration=0, placement=0, shares=(2, 1), occupied=(2, 1), latency_s=0.1, usd_per_h=1.0,
-        demand=(("cloud", 1), ("near", 2)), accuracy=0.9,
+        demand=(("cloud", 1), ("near", 2)), run_s=(0.01, 0.02), accuracy=0.9,
     )  # fmt: skip
     return replace(usual, **changes)  # type: ignore[arg-type]
 

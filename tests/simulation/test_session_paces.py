@@ -1,0 +1,101 @@
+"""Sessions leave a device that has become slower than its profile, in virtual time."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.records import Hop, Session
+from tests.session_world import EVERY_LINK, Profilers
+from tests.simulation.session_system import World
+from tests.toys import Toy
+
+SLOWER_S, ENDS_S = 10.0, 30.0
+
+
+def passing(value: Any, rng: np.random.Generator) -> Any:
+    return {"read": [value]}
+
+
+def answering(value: Any, rng: np.random.Generator) -> Any:
+    return {"read": value}
+
+
+class Profiled(Toy):
+    """A model that takes the seconds of its profile, times those of its device in ``slower``."""
+
+    def __init__(self, world: "Pacing", node: str, setting: str) -> None:
+        scans = setting.startswith("scan")
+        super().__init__(world.rng, passing if scans else answering, load_s=world.load_s)
+        tier = node.split("-")[0]
+        votes = 3 if "votes=3" in setting else 1
+        self._each_s = (0.004 if scans else 0.01 * votes) / world.space.tiers[tier].speed
+        self._slower, self._tier = world.slower, tier
+
+    def latency_s(self, batch: int) -> float:
+        return self._each_s * batch * self._slower.get(self._tier, 1.0)
+
+
+class Pacing(World):
+    """A system whose operators take the seconds of their profile; ``slower`` is by tier."""
+
+    def __init__(self) -> None:
+        self.slower: dict[str, float] = {}
+        super().__init__({"handheld": 2, "depot": 2, "cloud": 2}, EVERY_LINK, comm_s=0.003)
+        self.profilers = Profilers(lambda options: 0.97)
+        self.system.start("profiler", self.profilers)
+
+    def model(self, node: str, setting: str) -> Toy:
+        return Profiled(self, node, setting)
+
+
+def opened(slo: str) -> Pacing:
+    world = Pacing()
+    world.command(1.0, "open-session", session="a", slo=slo, accuracy="0.9")
+    world.ask("a", 5.0, ENDS_S, qps=20.0)
+    world.system.run(SLOWER_S)
+    return world
+
+
+def reader(session: Session) -> str:
+    return session.plans[session.chosen].tiers["read"]
+
+
+@pytest.mark.thorough
+def test_a_device_that_becomes_slower_is_left_within_seconds_and_nothing_is_profiled() -> None:
+    """18 ms of operators on the whole depot, 12 ms between processes; 33 ms when it is slower."""
+    world = opened("32ms")
+    before = world.session("a")
+    assert reader(before) == "depot"
+    assert before.plans[before.chosen].latency_s == pytest.approx(0.03, rel=1e-3)
+    run = len(world.profilers.run)
+    world.slower["depot"] = 1.3
+    world.system.run(ENDS_S)
+    session = world.session("a")
+    assert session.cause.startswith("its operators take longer than planned: ")
+    assert reader(session) == "cloud"
+    assert session.stopped == "priced"
+    assert session.replans == 1
+    assert len(world.profilers.run) == run
+    assert session.changed_s - SLOWER_S < 4.0
+    hops: list[Hop] = [answer.paths[0][1] for answer in world.answers("a")]
+    assert hops[-1].finished_s - hops[-1].started_s == pytest.approx(0.01)
+
+
+def test_a_session_that_opens_beside_one_on_a_slower_device_is_planned_with_its_pace() -> None:
+    world = opened("33.2ms")  # that of a whole device: its pace would not show on a part of one
+    world.slower["depot"] = 1.3
+    world.command(25.0, "open-session", session="b", slo="32ms", accuracy="0.9")
+    world.system.run(ENDS_S)
+    first, second = world.session("a"), world.session("b")
+    assert (first.replans, reader(first), reader(second)) == (0, "depot", "cloud")
+    for plan in second.plans:
+        expected = {task: 1.3 for task, tier in plan.tiers.items() if tier == "depot"}
+        assert plan.paces == pytest.approx(expected, rel=0.01)
+
+
+def test_a_session_with_time_to_spare_stays_on_a_slower_device() -> None:
+    world = opened("100ms")
+    world.slower["depot"] = 1.3
+    world.system.run(ENDS_S)
+    assert world.session("a").replans == 0
