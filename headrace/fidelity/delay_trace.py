@@ -22,7 +22,7 @@ from streams.simulated.delays import ANY_SIZE, STAMP_S, BatchKind, DelayTrace, S
 FEWEST = 100  # the fewest samples of a usable delay distribution
 FREE: Mapping[str, float] = {}  # no worker pays for its batches
 SizeOf = Callable[[Answer], int]  # the size of an answer's query
-Idle = Callable[[str, float], bool]  # whether the worker of that name ran nothing at a time
+AtOnce = Callable[[Hop, float], bool]  # of ``read_at_once``
 
 
 def of_one(_answer: Answer) -> int:
@@ -73,7 +73,7 @@ def seen(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    idle = idle_during(ran)
+    at_once = read_at_once(ran)
     real, charged = paying(ran, profile, devices, rates, reports)
     kinds = by_kind(real, devices)
 
@@ -94,8 +94,8 @@ def seen(
     early_s = STAMP_S / 4  # of each of two hops
     return DelayTrace(
         seconds=until_s - from_s,
-        hops=wall((each for answer in known for each in hops_s(answer, idle)), lag_s),
-        ways_in=wall((each for answer in known for each in ways_in_s(answer, idle)), early_s),
+        hops=wall((each for answer in known for each in hops_s(answer, at_once)), lag_s),
+        ways_in=wall((each for answer in known for each in ways_in_s(answer, at_once)), early_s),
         ways_out=wall((each for answer in known for each in ways_out_s(answer)), lag_s),
         lags=lags,
         starts={task: found for task, found in starts.items() if found},
@@ -124,11 +124,11 @@ def by_kind(
     return kinds
 
 
-def ways_in_s(answer: Answer, idle: Idle) -> Iterator[tuple[float, float]]:
+def ways_in_s(answer: Answer, at_once: AtOnce) -> Iterator[tuple[float, float]]:
     """Yield the creation time, and half the delay from the producer to the first worker: two
     hops."""
     first = next((path[0] for path in answer.paths if path), None)
-    if first is not None and _read_at_once(first, answer.created_s, idle):
+    if first is not None and at_once(first, answer.created_s):
         yield answer.created_s, (first.received_s - answer.created_s) / 2
 
 
@@ -139,36 +139,44 @@ def ways_out_s(answer: Answer) -> Iterator[tuple[float, float]]:
         yield max(ends), answer.answered_s - max(ends)
 
 
-def hops_s(answer: Answer, idle: Idle) -> Iterator[tuple[float, float]]:
+def hops_s(answer: Answer, at_once: AtOnce) -> Iterator[tuple[float, float]]:
     """Yield when items of an answered query left a worker, and their delay to the next worker."""
     ways = set()
     for path in answer.paths:
         for before, after in pairwise(path):
             way = (before.worker, before.finished_s, after.received_s)
             # Items that left and arrived together are one record.
-            if _read_at_once(after, before.finished_s, idle) and way not in ways:
+            if at_once(after, before.finished_s) and way not in ways:
                 ways.add(way)
                 yield before.finished_s, after.received_s - before.finished_s
 
 
-def _read_at_once(hop: Hop, sent_s: float, idle: Idle) -> bool:
-    """Return whether a record that was sent then waited for its worker nowhere but on its way.
+def read_at_once(ran: Sequence[RecordedBatch]) -> AtOnce:
+    """Return a function of a hop and when its record was sent: whether the record waited for its
+    worker nowhere but on its way. ``ran`` is by worker and time.
 
     A busy worker stops reading, so that records also wait on the broker. Its items count only if
     they waited in the worker no longer than their batch took. Those of an idle worker all count,
     as whatever delays a record on its way, such as a pause of the machine, delays its batch, too.
+
+    Records that were sent before a worker's first batch, or while its last one was of another task,
+    do not count: a worker that joins a task loads its model and reads the topic from then on, and a
+    simulation plays this wait by itself.
     """
-    waited_s = hop.started_s - hop.received_s
-    return idle(hop.worker, sent_s) or waited_s <= hop.finished_s - hop.started_s
-
-
-def idle_during(ran: Iterable[RecordedBatch]) -> Idle:
-    """Return a function of a worker and a time: whether it ran none of these batches then."""
     of: dict[str, list[RecordedBatch]] = {}
     for each in ran:
         of.setdefault(each.worker, []).append(each)
     busy = {worker: occupancy(each) for worker, each in of.items()}
-    return lambda worker, at_s: busy[worker](at_s) == 0
+    begins = {worker: [batch.started_s for batch in each] for worker, each in of.items()}
+
+    def at_once(hop: Hop, sent_s: float) -> bool:
+        last = bisect_left(begins[hop.worker], sent_s) - 1
+        if last < 0 or of[hop.worker][last].task != hop.task:
+            return False
+        waited_s = hop.started_s - hop.received_s
+        return busy[hop.worker](sent_s) == 0 or waited_s <= hop.finished_s - hop.started_s
+
+    return at_once
 
 
 def occupancy(ran: Sequence[RecordedBatch]) -> Callable[[float], int]:

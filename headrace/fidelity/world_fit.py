@@ -17,11 +17,11 @@ from headrace.fidelity.delay_trace import (
     by_kind,
     by_task,
     hops_s,
-    idle_during,
     lags_s,
     occupancy,
     of_one,
     paying,
+    read_at_once,
     starts_s,
     stretches,
     ways_in_s,
@@ -61,7 +61,7 @@ def fitted(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    idle = idle_during(ran)
+    at_once = read_at_once(ran)
     real, charged = paying(ran, profile, devices, rates, reports)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
@@ -76,9 +76,9 @@ def fitted(
     return Phase(
         rate_qps=round(rate_qps / dilate, 6),
         seconds=(until_s - from_s) * dilate,
-        hops=levels((each for answer in known for each in hops_s(answer, idle)), less_s=lag_s),
+        hops=levels((each for answer in known for each in hops_s(answer, at_once)), less_s=lag_s),
         ways_in=levels(
-            (each for answer in known for each in ways_in_s(answer, idle)), less_s=early_s
+            (each for answer in known for each in ways_in_s(answer, at_once)), less_s=early_s
         ),
         ways_out=levels((each for answer in known for each in ways_out_s(answer)), less_s=lag_s),
         lag_s=lag_s,

@@ -1,16 +1,20 @@
 """Hops, lags and batches derived from answers, and machines slower than a profile."""
 
 from dataclasses import replace
+from itertools import pairwise
 
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from control.per_query.batching import DUE
 from headrace.fidelity.delay_trace import (
+    AtOnce,
     RecordedBatch,
     batches,
     hops_s,
-    idle_during,
     lags_s,
+    read_at_once,
     seen,
     starts_s,
     ways_in_s,
@@ -38,13 +42,22 @@ def an_answer(*paths: tuple[Hop, ...]) -> Answer:
     )  # fmt: skip
 
 
+def reading(*answers: Answer, before: tuple[RecordedBatch, ...] = ()) -> AtOnce:
+    """Return ``read_at_once`` of workers that have run a batch of each of their tasks before."""
+    ran = [*batches(answers), *before]
+    early = {
+        x.worker: replace(x, received_s=-9.0, started_s=-9.0, finished_s=-8.0) for x in ran
+    }.values()
+    return read_at_once(sorted([*early, *ran], key=lambda x: (x.worker, x.started_s)))
+
+
 DETECT = a_hop("detect", "w0", 1.0, 1.5, 2.0)
 READ, OTHER = a_hop("read", "w1", 2.25, 3.0, 4.0), a_hop("read", "w2", 2.5, 3.0, 5.0)
 
 
 def test_a_record_with_several_items_is_one_hop() -> None:
     answer = an_answer((DETECT, READ), (DETECT, READ), (DETECT, OTHER))
-    assert list(hops_s(answer, idle_during(batches([answer])))) == [(2.0, 0.25), (2.0, 0.5)]
+    assert list(hops_s(answer, reading(answer))) == [(2.0, 0.25), (2.0, 0.5)]
 
 
 CROWDED = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
@@ -55,23 +68,49 @@ EARLIER = RecordedBatch(
 
 def test_a_long_wait_at_a_busy_worker_may_be_a_wait_on_the_broker() -> None:
     answer = an_answer((DETECT, CROWDED))
-    assert list(hops_s(answer, idle_during([EARLIER, *batches([answer])]))) == []
+    assert list(hops_s(answer, reading(answer, before=(EARLIER,)))) == []
 
 
 def test_what_goes_to_an_idle_worker_counts_however_long_it_waits() -> None:
     """A pause of the machine delays a record and then its batch: the longest delays were left out,
     and with them the tail of what a calibration predicts."""
     answer = an_answer((DETECT, CROWDED))
-    assert list(hops_s(answer, idle_during(batches([answer])))) == [(2.0, 0.25)]
+    assert list(hops_s(answer, reading(answer))) == [(2.0, 0.25)]
     paused = structs.replace(DETECT, received_s=1.0, started_s=3.0, finished_s=3.5)
     answer = an_answer((paused,))
-    assert list(ways_in_s(answer, idle_during(batches([answer])))) == [(0.0, 0.5)]
+    assert list(ways_in_s(answer, reading(answer))) == [(0.0, 0.5)]
+
+
+def test_what_a_worker_reads_as_it_joins_a_task_tells_no_hop() -> None:
+    """Two records of a calibration waited 0.25 s for a worker that joined; predictions under a
+    fixed plan, where none joins, replayed their delay as one of the machine (p99 +51 %)."""
+    answer = an_answer((DETECT, READ))
+    elsewhere = replace(EARLIER, variant="other/v", started_s=0.5, finished_s=1.0)
+    here = replace(elsewhere, variant="read/w")
+    for before, hops in (([], []), ([elsewhere], []), ([here], [(2.0, 0.25)])):
+        at_once = read_at_once([*batches([answer])[:1], *before, *batches([answer])[1:]])
+        assert list(hops_s(answer, at_once)) == hops
+        assert list(ways_in_s(answer, at_once)) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.1, 5.0)), min_size=1, max_size=30))
+def test_records_count_from_the_first_batch_of_their_task_on(runs: list[tuple[str, float]]) -> None:
+    """A worker runs batches of 50 ms; the record of each is sent 20 ms before it begins."""
+    ends_s, hops = 0.0, []
+    for task, idle_s in runs:
+        begins_s = ends_s + idle_s
+        ends_s = begins_s + 0.05
+        hops.append(a_hop(task, "w", begins_s - 0.01, begins_s, ends_s))
+    at_once = read_at_once(batches([an_answer((hop,)) for hop in hops]))
+    counted = [at_once(hop, hop.started_s - 0.02) for hop in hops]
+    tasks = [task for task, _ in runs]
+    assert counted == [False, *(now == then for then, now in pairwise(tasks))]
 
 
 def test_the_way_in_is_two_hops_and_the_way_out_begins_with_the_last_batch() -> None:
     early = structs.replace(DETECT, received_s=1.25)
     answer = an_answer((early, READ), (early, OTHER))
-    assert list(ways_in_s(answer, idle_during(batches([answer])))) == [(0.0, 0.625)]
+    assert list(ways_in_s(answer, reading(answer))) == [(0.0, 0.625)]
     assert list(ways_out_s(answer)) == [(5.0, 3.0)]
     assert list(ways_out_s(structs.replace(answer, incomplete=True))) == []
 
@@ -124,7 +163,8 @@ def test_too_few_answers_tell_nothing() -> None:
 
 def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
     early = structs.replace(DETECT, received_s=1.25)
-    found = seen([an_answer((early, READ))] * 100, TABLE, {}, 4.0, 0.5, 10.5)
+    before = structs.replace(an_answer((later(early, -20.0), later(READ, -20.0))), created_s=-20.0)
+    found = seen([before, *[an_answer((early, READ))] * 100], TABLE, {}, 4.0, 0.5, 10.5)
     assert (found.seconds, set(found.hops), set(found.ways_in)) == (
         10.0, {(1.5, 1.0)}, {(-0.5, 2.49975)}
     )  # fmt: skip
