@@ -4,11 +4,15 @@ A queue has the earliest deadline first. If it stands, the items of slack classe
 their deadlines are near. They then pass those of a tight class, which miss as often as they do. A
 floor limits that. With
 
-    m       share of about the last ``MEMORY`` items of the class that were dropped here or late
-    a       the share that the floor allows: (1 - floor) x ``PART`` / number of tasks
+    a       the share of misses that the floor allows: (1 - floor) x ``PART`` / number of tasks
+    debt    misses of the class here (dropped, or late) less ``a`` per item, within -1..max(1, a x
+            ``PAID``): a miss after 1 / a items in time is free, and the longest debt is paid by
+            ``PAID`` items in time
+    m       share of about the last ``MEMORY`` items of the class that missed here
 
-the items of the class go ahead of those of other classes while a < m < ``HOPELESS``. Above that,
-the class alone exceeds the device, and other classes would starve in vain.
+the items of the class go ahead of those of other classes while debt > 0 and m < ``HOPELESS``. So
+the class misses ``a`` of its items in the long run, if going ahead can bring that about. Above
+``HOPELESS`` the class alone exceeds the device, and other classes would starve in vain.
 
 Items whose own deadline leaves them less than their class's SLO do not count, so that a client that
 sends them harms only itself.
@@ -17,6 +21,9 @@ sends them harms only itself.
 from schemas.pipeline import Pipeline
 
 MEMORY = 100.0  # items
+# Items: a floor is a share of all queries, so a burst of misses must not lapse soon. It is bounded,
+# so that other classes do not pay long for an overload by the class alone.
+PAID = 1000.0
 PART = 0.5  # for misses here; refused queries and late answers of egress count for a floor, too
 HOPELESS = 0.5
 WHOLE = 0.9  # of the class's SLO; a client stamps a deadline before ingress reads it
@@ -28,12 +35,13 @@ class ClassPrecedence:
     ``ahead`` has the classes whose items go ahead, ``floors`` whether a class has a floor.
     """
 
-    __slots__ = ("_allowed", "_missed", "_slos_s", "ahead", "floors")
+    __slots__ = ("_allowed", "_debts", "_missed", "_slos_s", "ahead", "floors")
 
     def __init__(self, pipeline: Pipeline) -> None:
         part = PART / len(pipeline.tasks)
         floors = {n: x.floor for n, x in pipeline.class_shares.items() if x.floor > 0}
         self._allowed = {name: (1.0 - floor) * part for name, floor in floors.items()}
+        self._debts = dict.fromkeys(floors, 0.0)
         self._missed = dict.fromkeys(floors, 0.0)
         self._slos_s = pipeline.slo_classes
         self.ahead: frozenset[str] = frozenset()
@@ -46,7 +54,9 @@ class ClassPrecedence:
         if missed is None or allowed_s < WHOLE * self._slos_s[slo_class]:
             return
         self._missed[slo_class] = missed + ((not in_time) - missed) / MEMORY
-        allowed = self._allowed
+        allowed, debts = self._allowed[slo_class], self._debts
+        debt = debts[slo_class] + (not in_time) - allowed
+        debts[slo_class] = min(max(-1.0, debt), max(1.0, PAID * allowed))
         self.ahead = frozenset(
-            [name for name, m in self._missed.items() if allowed[name] < m < HOPELESS]
+            [name for name, m in self._missed.items() if debts[name] > 0.0 and m < HOPELESS]
         )
