@@ -4,6 +4,10 @@ The selection tables map a load to a burst length (control/policies/ramsis/burst
 query of a burst carries the number of queries that follow, so that the worker recognises a complete
 burst whichever table ingress applied. Ingress never delays a query; the worker waits for the rest
 of a burst up to a limit.
+
+Without tables the SLO classes with a floor have turns of their own, as they go ahead in workers'
+queues and wait only for each other (``control/per_query/class_precedence.py``). By common turns
+their queries would get to the workers at random, and more of them would meet in a queue.
 """
 
 from control.per_query.routing import Turns, WeightedRoundRobin, spreads
@@ -21,14 +25,17 @@ class Runs:
     """
 
     __slots__ = (
-        "_alone", "_begun", "_following", "_load", "_pipeline", "_queues", "_run", "_selections",
-        "_turns",
+        "_alone", "_begun", "_floor_turns", "_floored", "_following", "_load", "_pipeline",
+        "_queues", "_run", "_selections", "_turns",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, alone: bool) -> None:
         self._pipeline = pipeline
         self._alone = alone
         self._turns = Turns(WeightedRoundRobin(()))
+        shares = pipeline.class_shares
+        self._floored = frozenset([name for name, share in shares.items() if share.floor > 0])
+        self._floor_turns = Turns(WeightedRoundRobin(()))
         self._selections = Selections()
         self._following: TableLookup | None = None
         self._load = OwnLoad(0.0)
@@ -50,9 +57,9 @@ class Runs:
 
     def change(self, plan: Plan, now: float) -> None:
         """Follow a new plan; a burst in progress is cut short."""
-        self._turns.change(
-            spreads(plan.routes, "").get(self._pipeline.root.name, WeightedRoundRobin(()))
-        )
+        root = self._pipeline.root.name
+        for turns in (self._turns, self._floor_turns):
+            turns.change(spreads(plan.routes, "").get(root, WeightedRoundRobin(())))
         self._follow(plan, now)
 
     def _follow(self, plan: Plan | None, now: float) -> None:
@@ -77,11 +84,12 @@ class Runs:
             self._begin(following, now)
         return self._begun or self._queues.admits(self._turns.slot, now)
 
-    def pick(self, now: float) -> tuple[int, int]:
+    def pick(self, now: float, slo_class: str = "") -> tuple[int, int]:
         """Return the slot of the next query and the number of queries that follow it there."""
         following = self._following
         if following is None:
-            return self._turns.pick(1)
+            turns = self._floor_turns if slo_class in self._floored else self._turns
+            return turns.pick(1)
         self._load.arrived(1, now)
         if not self._turns.left:
             self._begin(following, now)

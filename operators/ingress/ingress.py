@@ -195,7 +195,7 @@ class Ingress:
         if self._dispatcher is not None:
             self._dispatcher.add(work)
             return self._soon(now)
-        slot, follow = self._runs.pick(now)
+        slot, follow = self._runs.pick(now, work.slo_class)
         return [Send(self._topic, replace(work, follow=follow) if follow else work, slot)]
 
     def _count_size(self, size: int) -> None:

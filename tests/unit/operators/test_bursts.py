@@ -14,7 +14,7 @@ from operators.bursts import BurstBuffer
 from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Send, Wake, Woke
-from schemas.pipeline import Policy
+from schemas.pipeline import ClassShare, Policy
 from schemas.records import Plan, Query, Route, Selection, SelectionTable, Settings, Work
 from tests.builders import (
     a_lease,
@@ -57,11 +57,11 @@ def an_ingress(selection: Selection = MADE, **changes: Any) -> Ingress:
     return ingress
 
 
-def ways(ingress: Ingress, offsets: range, now: float = 0.1) -> list[tuple[int, int]]:
-    """Return the slots of queries and the number of queries that follow each there."""
+def ways(ingress: Ingress, offsets: range, now: float = 0.1, of: str = "") -> list[tuple[int, int]]:
+    """Return the slots of queries of a class and the number of queries that follow each there."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
-        effects = ingress.handle(arrived(Query(payload=b"x"), offset, 0, now), now)
+        effects = ingress.handle(arrived(Query(payload=b"x", slo_class=of), offset, 0, now), now)
         (send,) = (e for e in effects if isinstance(e, Send))
         assert isinstance(send.record, Work)
         found.append((send.slot, send.record.follow))
@@ -107,6 +107,20 @@ def test_without_tables_queries_go_one_by_one() -> None:
     assert ways(ingress, range(3, 6)) == [(1, 2), (1, 1), (1, 0)]
     told(ingress, (tables(replace(MADE, tables=(), reason="none")), 0.2))
     assert ways(ingress, range(6, 8)) == [(0, 0), (1, 0)]
+
+
+def test_a_class_with_a_floor_has_turns_of_its_own() -> None:
+    """By common turns all its queries went to one of two workers if every second query was one."""
+    classes = {"gold": 0.1, "bulk": 1.0}
+    floors = {"gold": ClassShare(3.0, floor=0.9), "bulk": ClassShare(1.0)}
+    pipeline = dataclasses.replace(PIPELINE, slo_classes=classes, class_shares=floors)
+    ingress = Ingress("i", pipeline, range(4), incarnation=0.0)
+    told(ingress, (Woke(), 0.0), (arrived(a_ramsis_plan()), 0.0))
+    found = [
+        ways(ingress, range(offset, offset + 1), of=name)[0][0]
+        for offset, name in enumerate(("gold", "bulk") * 4)
+    ]
+    assert found == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
 def test_runs_of_several_ingress_processes_would_meet_so_there_are_none() -> None:
