@@ -7,6 +7,9 @@ paces of each session. A pace counts from ``FEWEST`` batches on, until ``KEPT_S`
 one; paces within ``NOISE`` of 1 are 1. A report's pace is limited to ``MOST`` either way, so that
 one stall cannot look like a slow device.
 
+A profile has the seconds of a stage for one query, workers report those of items. The items of a
+query at a stage are the children per item of the stages before it, by their workers' counts.
+
 A stage with a part of a device may take up to the time that its share allows, so only longer times
 are slower than profiled, and only times below those of the whole device are faster.
 
@@ -15,7 +18,7 @@ the same direction. One slow variant of several is thus not taken for a slow dev
 paper.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -37,8 +40,9 @@ MOST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """The seconds that a worker's setting was planned to take for one item: ``whole_s`` on the
-    whole device, ``most_s`` on its share. ``owner``: the session of an own device, else ""."""
+    """The seconds that a worker's setting was planned to take for one query: ``whole_s`` on the
+    whole device, ``most_s`` on its share. ``owner``: the session of an own device, else "".
+    ``before``: the stages before it, each with its worker, its setting and the next task."""
 
     owner: str
     variant: str
@@ -46,15 +50,49 @@ class StageSeconds:
     batched: bool
     whole_s: float
     most_s: float
+    before: tuple[tuple[str, str, str], ...] = ()
 
-    def ran(self, batches: float, items: float, took_s: float) -> Ran:
-        """Return batches with their planned seconds."""
-        each_s, size = took_s / batches, items / batches
-        whole_s = self.whole_s * (1 + BATCHING * (size - 1) if self.batched else size)
-        planned_s = min(max(each_s, whole_s), max(self.most_s, whole_s))
+    def ran(self, batches: float, queries: float, took_s: float) -> Ran:
+        """Return the batches of a number of queries with their planned seconds."""
+        each_s, size = took_s / batches, queries / batches
+        grown = 1 + BATCHING * (size - 1) if self.batched else size
+        whole_s = self.whole_s * grown
+        planned_s = min(max(each_s, whole_s), self.most_s * grown)
         each_s = min(max(each_s, planned_s / MOST), planned_s * MOST)
         weight = batches * min(1.0, whole_s / SHORT_S)  # as in slowdown.py
         return Ran(weight, batches * planned_s, batches * each_s)
+
+
+class ObservedPaces:
+    """The batches of each stage that ran, with decaying weights, and the paces from them."""
+
+    def __init__(self) -> None:
+        # By owner, then by variant and tier: the batches and the time of the last ones.
+        self._ran: dict[str, dict[tuple[str, str], tuple[Ran, float]]] = {}
+
+    def add(self, stage: StageSeconds, new: Ran, now: float) -> None:
+        """Add batches of a stage."""
+        rows = self._ran.setdefault(stage.owner, {})
+        before, _ = rows.get((stage.variant, stage.tier), (NONE_RAN, now))
+        rows[stage.variant, stage.tier] = before.followed_by(new, MEMORY), now
+
+    def forget(self, now: float) -> None:
+        """Discard the batches of owners whose paces no longer count."""
+        self._ran = {
+            owner: rows
+            for owner, rows in self._ran.items()
+            if any(now - at_s <= KEPT_S for _, at_s in rows.values())
+        }
+
+    def of(self, session: str, now: float) -> Paces:
+        """Return the paces that apply to a session."""
+        found = {
+            key: ran.stretch
+            for owner in ("", session)
+            for key, (ran, at_s) in self._ran.get(owner, {}).items()
+            if ran.batches >= FEWEST and now - at_s <= KEPT_S
+        }
+        return paces_of(found)
 
 
 class OperatorPaces:
@@ -65,8 +103,7 @@ class OperatorPaces:
         self._deltas = ReportDeltas("worker")
         self._serving: Mapping[str, SessionPlan] = {}
         self._planned: dict[str, dict[str, StageSeconds]] = {}  # by worker and setting
-        # By owner, then by variant and tier: the batches and the time of the last ones.
-        self._ran: dict[str, dict[tuple[str, str], tuple[Ran, float]]] = {}
+        self._observed = ObservedPaces()
 
     def serves(
         self, plans: Mapping[str, SessionPlan], record: Callable[[str], Session], now: float
@@ -78,11 +115,7 @@ class OperatorPaces:
         choices = ((plan, chosen(record(name))) for name, plan in plans.items())
         known = [(plan, choice) for plan, choice in choices if choice is not None]
         self._planned = _by_worker(known, self._space)
-        self._ran = {
-            owner: rows
-            for owner, rows in self._ran.items()
-            if owner in plans or any(now - at_s <= KEPT_S for _, at_s in rows.values())
-        }
+        self._observed.forget(now)
 
     def take(self, report: Report, now: float) -> None:
         """Record the batches of a worker since its previous report."""
@@ -93,13 +126,20 @@ class OperatorPaces:
         for setting, stage in planned.items():
             batches = news.since(f"batches/{setting}")
             # The first batch of a setting includes loading.
-            if not report.counts.get(f"batches/{setting}", 0.0) > batches > 0:
+            items_each = self._items_each(stage)
+            if not report.counts.get(f"batches/{setting}", 0.0) > batches > 0 or not items_each:
                 continue
             items, took_s = (news.since(f"{what}/{setting}") for what in ("finished", "busy_s"))
-            rows = self._ran.setdefault(stage.owner, {})
-            before, _ = rows.get((stage.variant, stage.tier), (NONE_RAN, now))
-            new = stage.ran(batches, items, took_s)
-            rows[stage.variant, stage.tier] = before.followed_by(new, MEMORY), now
+            self._observed.add(stage, stage.ran(batches, items / items_each, took_s), now)
+
+    def _items_each(self, stage: StageSeconds) -> float:
+        """Return the items of a query at a stage; 0: not known."""
+        items = 1.0
+        for worker, setting, task in stage.before:
+            counts = self._deltas.counts(worker)
+            finished = counts.get(f"finished/{setting}", 0.0)
+            items *= counts.get(f"children/{setting}/{task}", 0.0) / finished if finished else 0.0
+        return items
 
     def forget_node(self, node: str) -> None:
         """Discard the counts of a node that is gone."""
@@ -107,13 +147,7 @@ class OperatorPaces:
 
     def of(self, session: str, now: float) -> Paces:
         """Return the paces that apply to a session."""
-        found = {
-            key: ran.stretch
-            for owner in ("", session)
-            for key, (ran, at_s) in self._ran.get(owner, {}).items()
-            if ran.batches >= FEWEST and now - at_s <= KEPT_S
-        }
-        return paces_of(found)
+        return self._observed.of(session, now)
 
     def extra_s(self, session: Session, now: float) -> float:
         """Return the seconds that a session's plan takes beyond its planned latency at the present
@@ -171,13 +205,26 @@ def _stretch(quarters: int, batched: bool) -> float:
     return float(stretch(np.array(quarters), batched))
 
 
+def _before(
+    task: str, at: Mapping[str, tuple[str, str]], parents: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield worker and setting of the stages before a task, each with the task that follows it."""
+    while parent := parents[task]:
+        yield *at[parent], task
+        task = parent
+
+
 def _by_worker(
     plans: Iterable[tuple[SessionPlan, SessionChoice]], space: SessionSpace
 ) -> dict[str, dict[str, StageSeconds]]:
     """Return what the settings of plans take, by worker; sessions of one setting have the mean."""
     batched = {stage.name: stage.batched for stage in space.space.stages}
+    parents = {stage.name: stage.parent for stage in space.space.stages}
     alike: dict[tuple[str, str], list[StageSeconds]] = {}
     for plan, choice in plans:
+        at = {
+            each.task: (seat_worker(each.device, each.task), each.setting) for each in plan.stages
+        }
         for stage in plan.stages:
             run_s = choice.run_s.get(stage.task, 0.0)
             if run_s <= 0:
@@ -187,9 +234,9 @@ def _by_worker(
                 owner=plan.session if space.tiers[stage.tier].own else "",
                 variant=variant_of(stage.setting), tier=stage.tier, batched=seats, whole_s=run_s,
                 most_s=run_s * _stretch(stage.quarters, seats),
+                before=tuple(_before(stage.task, at, parents)),
             )  # fmt: skip
-            worker = seat_worker(stage.device, stage.task)
-            alike.setdefault((worker, stage.setting), []).append(planned)
+            alike.setdefault(at[stage.task], []).append(planned)
     found: dict[str, dict[str, StageSeconds]] = {}
     for (worker, setting), rows in alike.items():
         whole_s = sum(each.whole_s for each in rows) / len(rows)

@@ -49,6 +49,11 @@ class ReportDeltas:
         self._last[report.node] = report
         return news
 
+    def counts(self, node: str) -> Mapping[str, float]:
+        """Return the counts of a node's last report; {} if there is none."""
+        last = self._last.get(node)
+        return NONE if last is None else last.counts
+
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
         self._last.pop(node, None)

@@ -54,12 +54,21 @@ def a_session(name: str, choice: SessionChoice = CHOICE) -> Session:
 class Workers:
     """Workers of two sessions, on a depot and two handhelds; tests run batches of one item."""
 
-    def __init__(self, choice: SessionChoice = CHOICE) -> None:
+    def __init__(self, choice: SessionChoice = CHOICE, items_each: int = 1) -> None:
         self.paces = OperatorPaces(SPACE)
         self.sessions = {name: a_session(name, choice) for name in ("cam", "pad")}
         self.counts: dict[str, dict[str, float]] = {}
         plans = {"cam": a_plan("cam", 0), "pad": a_plan("pad", 1)}
         self.paces.serves(plans, self.sessions.__getitem__, 0.0)
+        children = {f"finished/{SCAN}": 9.0, f"children/{SCAN}/read": 9.0 * items_each}
+        self.report("handheld-0-scan", children, 0.0)
+
+    def report(self, worker: str, counts: Mapping[str, float], at_s: float) -> None:
+        given = Report(
+            node=worker, role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=at_s,
+            state="ready", counts=counts,
+        )  # fmt: skip
+        self.paces.take(given, at_s)
 
     def run(self, worker: str, setting: str, batches: int, each_s: float, at_s: float) -> None:
         counts = self.counts.setdefault(worker, {})
@@ -68,11 +77,7 @@ class Workers:
         ):  # fmt: skip
             name = f"{what}/{setting}"
             counts[name] = counts.get(name, 0.0) + more
-        report = Report(
-            node=worker, role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=at_s,
-            state="ready", counts=dict(counts),
-        )  # fmt: skip
-        self.paces.take(report, at_s)
+        self.report(worker, dict(counts), at_s)
 
     def read(self, *each_s: float, batches: int = 5) -> None:
         """Run batches of the reader on the depot, ``each_s`` in each report; the first loads."""
@@ -94,6 +99,23 @@ def test_a_device_that_became_slower_shows_after_thirty_batches() -> None:
 def test_operators_that_keep_to_their_profile_have_no_pace() -> None:
     workers = Workers()
     workers.read(*[0.0205] * 8)
+    assert workers.paces.of("cam", 9.0) == {}
+
+
+@pytest.mark.parametrize(("each_s", "expected"), [(0.01, {}), (0.013, 1.3), (0.02, 2.0)])
+def test_a_query_of_two_items_is_profiled_with_both(
+    each_s: float, expected: float | dict[str, float]
+) -> None:
+    """Else its operators would look twice as fast as profiled."""
+    workers = Workers(items_each=2)
+    workers.read(*[each_s] * 8)
+    found = workers.paces.of("cam", 9.0)
+    assert found.get(("read/v", "depot"), {}) == pytest.approx(expected)
+
+
+def test_without_counts_of_the_stage_before_there_is_no_pace() -> None:
+    workers = Workers(items_each=0)
+    workers.read(*[0.04] * 8)
     assert workers.paces.of("cam", 9.0) == {}
 
 
