@@ -26,11 +26,21 @@ def test_queries_without_an_answer_count_as_the_longest() -> None:
 
 def test_a_miss_is_printed_with_the_part_of_the_operators() -> None:
     composed, slower = Latencies([30.0], [20.0]), Latencies([36.0], [24.0])
-    rows = [row("near", composed, composed, composed), row("far", composed, slower, composed)]
+    rows = [
+        row("near", composed, composed, composed, composed, {}),
+        row("far", slower, composed, slower, composed, {}),
+    ]
     assert misses(rows) == ["+20.0 %, +6.0 ms, of which operators +4.0 ms: far"]
 
 
 def test_the_rule_is_judged_by_the_operators_live_seconds() -> None:
     composed, live = Latencies([30.0, 30.0], [20.0, 20.0]), Latencies([36.0, 36.0], [26.0, 26.0])
-    found = row("slower", composed, live, composed)
+    found = row("slower", composed, composed, live, composed, {})
     assert (found.error, found.rule_error) == pytest.approx((0.2, 0.0))
+
+
+def test_a_plan_is_judged_by_the_latency_at_the_paces_seen_before() -> None:
+    composed, live = Latencies([30.0], [20.0]), Latencies([36.0], [26.0])
+    found = row("slower", composed, live, live, composed, {("read/cnn", "depot"): 1.3})
+    assert (found.error, found.profile_error) == pytest.approx((0.0, 0.2))
+    assert found.paces == {"read/cnn on depot": 1.3}
