@@ -34,7 +34,7 @@ from control.problem.space import leaves
 from schemas.records import Report, Session, SessionChoice, SessionPlan
 
 MEMORY = 40.0  # batches: a session of 5 queries/s shows another pace in 4 s, most of it in 15 s
-KEPT_S = 300.0
+KEPT_S = 60.0
 MOST = 4.0
 
 
