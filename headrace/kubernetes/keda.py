@@ -13,59 +13,52 @@ from control.policies.kairos.device_mixes import CENT
 from headrace.config.cluster import NOBODY, DeviceType
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
-from headrace.kubernetes.pods import KubernetesOptions, metadata, workers_name
+from headrace.kubernetes.pods import Installation, workers_name
 
 POLL_S = 5  # between two readings of the metric
 COOL_S = 5  # from a number of 0 until no pod runs
 MISSED = 3  # readings in a row
 
 
-def objects(file: PipelineFile, options: KubernetesOptions) -> list[dict[str, Any]]:
+def objects(of: Installation) -> list[dict[str, Any]]:
     """Return a ScaledObject for each device type.
 
     Raises ``PipelineError`` if ``cluster.scale`` is off, so that no number is decided.
     """
-    if file.cluster.scale == NOBODY:
+    if of.file.cluster.scale == NOBODY:
         raise PipelineError(
-            f"{file.path}: KEDA scales the workers of cluster.types as the control app wants it; "
-            "add a line scale: supervisor to the cluster, or leave out --keda"
+            f"{of.file.path}: KEDA scales the workers of cluster.types as the control app wants "
+            "it; add a line scale: supervisor to the cluster, or leave out --keda"
         )
-    return [_scaled(file, each, options) for each in file.cluster.types]
+    return [_scaled(of, each) for each in of.file.cluster.types]
 
 
-def _scaled(file: PipelineFile, of: DeviceType, options: KubernetesOptions) -> dict[str, Any]:
-    pipeline = file.pipeline.name
-    target = workers_name(pipeline, of.name)
-    query = f'max(headrace_workers_wanted{{pipeline="{pipeline}",type="{of.name}"}})'
+def _scaled(of: Installation, type_: DeviceType) -> dict[str, Any]:
+    pipeline = of.pipeline
+    target = workers_name(pipeline, type_.name)
+    query = f'max(headrace_workers_wanted{{pipeline="{pipeline}",type="{type_.name}"}})'
     down = {"stabilizationWindowSeconds": 0}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": metadata(target, "worker", pipeline, options),
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": target},
-            "pollingInterval": POLL_S,
-            "cooldownPeriod": COOL_S,
-            "minReplicaCount": 0,
-            "maxReplicaCount": _most(file, of),
-            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
-            "fallback": {
-                "failureThreshold": MISSED, "replicas": 1, "behavior": "currentReplicas",
-            },
-            "triggers": [
-                {
-                    "type": "prometheus",
-                    "metricType": "AverageValue",
-                    "metadata": {
-                        "serverAddress": options.keda,
-                        "query": query,
-                        "threshold": "1",
-                        "ignoreNullValues": "false",
-                    },
-                }
-            ],
+    trigger = {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": of.options.keda,
+            "query": query,
+            "threshold": "1",
+            "ignoreNullValues": "false",
         },
-    }  # fmt: skip
+    }
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": target},
+        "pollingInterval": POLL_S,
+        "cooldownPeriod": COOL_S,
+        "minReplicaCount": 0,
+        "maxReplicaCount": _most(of.file, type_),
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": down}}},
+        "fallback": {"failureThreshold": MISSED, "replicas": 1, "behavior": "currentReplicas"},
+        "triggers": [trigger],
+    }
+    return of.made("keda.sh/v1alpha1", "ScaledObject", target, "worker", spec=spec)
 
 
 def _most(file: PipelineFile, of: DeviceType) -> int:

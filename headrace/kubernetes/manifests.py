@@ -27,10 +27,10 @@ from headrace.kubernetes.object_names import check_object_names
 from headrace.kubernetes.pods import (
     METRICS_PORT,
     SECRETS,
+    Installation,
     KubernetesOptions,
     device_part,
     labels,
-    metadata,
     mounted,
     pod,
     workers_name,
@@ -59,17 +59,18 @@ def manifests(
     refuses.
     """
     _check_name(file)
+    of = Installation(file, files, options)
     made = [
-        *([] if options.claim else [_folder(file, files, options)]),
-        *(strimzi.objects(file.pipeline, options) if options.strimzi else []),
-        *_processes(file, files, options),
-        *_workers(file, files, options),
-        *_worker_services(file, options),
-        *_gateway(file, files, options),
-        *_dashboard(file, files, options),
-        *_budgets(file, options),
-        *([_pod_monitor(file, options)] if options.pod_monitor else []),
-        *(keda.objects(file, options) if options.keda else []),
+        *([] if options.claim else [_folder(of)]),
+        *(strimzi.objects(of) if options.strimzi else []),
+        *_processes(of),
+        *_workers(of),
+        *_worker_services(of),
+        *_gateway(of),
+        *_dashboard(of),
+        *_budgets(of),
+        *([_pod_monitor(of)] if options.pod_monitor else []),
+        *(keda.objects(of) if options.keda else []),
     ]
     check_object_names(made, file.path)
     return made
@@ -84,25 +85,17 @@ def _check_name(file: PipelineFile) -> None:
         )
 
 
-def _folder(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
-) -> dict[str, Any]:
-    name = file.pipeline.name
-    made = metadata(f"{name}-pipeline", "pipeline", name, options)
-    return {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": made, **config_data(dict(files)),
-    }  # fmt: skip
+def _folder(of: Installation) -> dict[str, Any]:
+    data = config_data(dict(of.files))
+    return of.made("v1", "ConfigMap", f"{of.pipeline}-pipeline", "pipeline", **data)
 
 
-def _processes(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
-) -> Iterator[dict[str, Any]]:
-    every = file_roles(file)
-    for role in every:
+def _processes(of: Installation) -> Iterator[dict[str, Any]]:
+    for role in file_roles(of.file):
         if role.kind not in ("worker", "gateway", "dashboard"):
-            command = _command(file, role, *_without_port(role))
-            template = pod(file, files, role.kind, command, options)
-            yield _deployment(file, role.name, role.kind, template, options, **_SEVERAL)
+            command = [role.kind, mounted(of.file), *_without_port(role)]
+            template = pod(of, role.kind, command)
+            yield _deployment(of, role.name, role.kind, template, **_SEVERAL)
 
 
 def _without_port(role: Role) -> tuple[str, ...]:
@@ -111,64 +104,44 @@ def _without_port(role: Role) -> tuple[str, ...]:
     return arguments if role.metrics_port is None else arguments[:-2]
 
 
-def _command(file: PipelineFile, role: Role, *arguments: str) -> list[str]:
-    return [role.kind, mounted(file), *arguments]
-
-
 def _deployment(
-    file: PipelineFile,
-    name: str,
-    role: str,
-    template: dict[str, Any],
-    options: KubernetesOptions,
-    **more: Any,
+    of: Installation, name: str, role: str, template: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    pipeline = file.pipeline.name
-    chosen = {**labels(pipeline, role), "headrace/process": name}
+    chosen = {**labels(of.pipeline, role), "headrace/process": name}
     template["metadata"]["labels"] |= chosen
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(f"{pipeline}-{device_part(name)}", role, pipeline, options),
-        "spec": {**more, "selector": {"matchLabels": chosen}, "template": template},
-    }
+    spec = {**more, "selector": {"matchLabels": chosen}, "template": template}
+    called = f"{of.pipeline}-{device_part(name)}"
+    return of.made("apps/v1", "Deployment", called, role, spec=spec)
 
 
 # ---------------------------------------------------------------------- workers
 
 
-def _workers(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
-) -> Iterator[dict[str, Any]]:
-    for device, processes in _devices(file, options).items():
-        yield _worker(file, files, device, processes, options)
+def _workers(of: Installation) -> Iterator[dict[str, Any]]:
+    for device, processes in _devices(of).items():
+        yield _worker(of, device, processes)
 
 
-def _worker_services(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:
+def _worker_services(of: Installation) -> Iterator[dict[str, Any]]:
     """Yield the headless Services of the workers' StatefulSets, which give each worker's pod a name
     in DNS."""
-    pipeline = file.pipeline.name
-    for device in _devices(file, options):
-        yield {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": metadata(workers_name(pipeline, device), "worker", pipeline, options),
-            "spec": {
-                "clusterIP": "None",
-                "publishNotReadyAddresses": True,
-                "selector": _workers_of(pipeline, device),
-                "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
-            },
+    for device in _devices(of):
+        spec = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": _workers_of(of.pipeline, device),
+            "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
         }
+        yield of.made("v1", "Service", workers_name(of.pipeline, device), "worker", spec=spec)
 
 
-def _devices(file: PipelineFile, options: KubernetesOptions) -> dict[str, list[Role]]:
+def _devices(of: Installation) -> dict[str, list[Role]]:
     """Return the devices, device types and tiers that have a StatefulSet, with their processes."""
-    cluster = file.cluster
+    cluster = of.file.cluster
     if cluster.tiers:
         every = {tier.name: tier_devices(tier) for tier in cluster.tiers}
         return {name: processes for name, processes in every.items() if processes}
-    counts = {each.name: 0 for each in cluster.types if options.keda} | dict(cluster.devices)
+    counts = {each.name: 0 for each in cluster.types if of.options.keda} | dict(cluster.devices)
     return {device: cluster_workers(cluster, device, count) for device, count in counts.items()}
 
 
@@ -176,44 +149,33 @@ def _workers_of(pipeline: str, device: str) -> dict[str, str]:
     return {**labels(pipeline, "worker"), "headrace/device": device_part(device)}
 
 
-def _worker(
-    file: PipelineFile,
-    files: Mapping[str, bytes],
-    device: str,
-    processes: list[Role],
-    options: KubernetesOptions,
-) -> dict[str, Any]:
+def _worker(of: Installation, device: str, processes: list[Role]) -> dict[str, Any]:
+    file, options, pipeline = of.file, of.options, of.pipeline
     host = file.cluster.host_device(device)
     if host.startswith("cuda") and host not in ("cuda", "cuda:0"):
         raise PipelineError(
             f"{file.path}: device {host} cannot be a pod's, which sees its only GPU as cuda:0; "
             "count its workers under cuda:0 or a device type"
         )
-    pipeline = file.pipeline.name
     first = processes[0] if processes else rented_worker(device, 0)
     count = first.arguments[first.arguments.index("--device") :]
     count = count[: count.index("--metrics-port")] if "--metrics-port" in count else count
     command = ["worker", mounted(file), "--name", "$(POD_NAME)", *count]
-    template = pod(
-        file, files, "worker", command, options, resources=_resources(file, device, host)
-    )  # fmt: skip
+    template = pod(of, "worker", command, resources=_resources(file, device, host))
     if host.startswith("cuda"):
         template["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     chosen = _workers_of(pipeline, device)
     template["metadata"]["labels"] |= chosen
     scaled = options.keep_replicas or bool(options.keda and file.cluster.type_of(device))
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": metadata(workers_name(pipeline, device), "worker", pipeline, options),
-        "spec": {
-            **_replicas(len(processes), scaled=scaled),
-            "serviceName": workers_name(pipeline, device),
-            "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": chosen},
-            "template": template,
-        },
+    name = workers_name(pipeline, device)
+    spec = {
+        **_replicas(len(processes), scaled=scaled),
+        "serviceName": name,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": chosen},
+        "template": template,
     }
+    return of.made("apps/v1", "StatefulSet", name, "worker", spec=spec)
 
 
 def _replicas(count: int, *, scaled: bool) -> dict[str, int]:
@@ -233,10 +195,8 @@ def _resources(file: PipelineFile, device: str, host: str) -> dict[str, dict[str
 # ---------------------------------------------------------------------- gateway, page, budgets
 
 
-def _gateway(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
-) -> Iterator[dict[str, Any]]:
-    gateway, pipeline = file.cluster.gateway, file.pipeline.name
+def _gateway(of: Installation) -> Iterator[dict[str, Any]]:
+    file, options, gateway = of.file, of.options, of.file.cluster.gateway
     asked = {"tokens": options.gateway_tokens, "tls": options.gateway_tls}
     secrets = {folder: secret for folder, secret in asked.items() if secret}
     if gateway is None:
@@ -252,59 +212,36 @@ def _gateway(
     for folder in secrets:
         command += SECRET_ARGUMENTS[folder]
     open_ports = {"metrics": METRICS_PORT, **ports}
-    template = pod(file, files, "gateway", command, options, ports=open_ports, secrets=secrets)
+    template = pod(of, "gateway", command, ports=open_ports, secrets=secrets)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
     replicas = _replicas(gateway.processes, scaled=options.keep_replicas)
-    yield _deployment(file, "gateway", "gateway", template, options, **replicas)
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(f"{pipeline}-gateway", "gateway", pipeline, options),
-        "spec": {
-            "selector": labels(pipeline, "gateway"),
-            "ports": [
-                {"name": name, "port": port, "targetPort": name} for name, port in ports.items()
-            ],
-        },
-    }
+    yield _deployment(of, "gateway", "gateway", template, **replicas)
+    opened = [{"name": name, "port": port, "targetPort": name} for name, port in ports.items()]
+    spec = {"selector": labels(of.pipeline, "gateway"), "ports": opened}
+    yield of.made("v1", "Service", f"{of.pipeline}-gateway", "gateway", spec=spec)
 
 
-def _dashboard(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
-) -> Iterator[dict[str, Any]]:
+def _dashboard(of: Installation) -> Iterator[dict[str, Any]]:
     """Yield the dashboard of a file that has one, on its command's default port: it listens on its
     pod's loopback, which forwarded ports reach and probes do not."""
-    if file.cluster.dashboard_port is not None:
-        command, ports = ["dashboard", mounted(file)], {"page": DASHBOARD_PORT}
-        template = pod(file, files, "dashboard", command, options, ports=ports)
-        yield _deployment(file, "dashboard", "dashboard", template, options, replicas=1)
+    if of.file.cluster.dashboard_port is not None:
+        command, ports = ["dashboard", mounted(of.file)], {"page": DASHBOARD_PORT}
+        template = pod(of, "dashboard", command, ports=ports)
+        yield _deployment(of, "dashboard", "dashboard", template, replicas=1)
 
 
-def _budgets(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:
-    pipeline = file.pipeline.name
+def _budgets(of: Installation) -> Iterator[dict[str, Any]]:
     for role in GUARDED:
-        if role == "gateway" and file.cluster.gateway is None:
-            continue
-        yield {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": metadata(f"{pipeline}-{role}", role, pipeline, options),
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels(pipeline, role)}},
-        }
+        if role != "gateway" or of.file.cluster.gateway is not None:
+            spec = {"maxUnavailable": 1, "selector": {"matchLabels": labels(of.pipeline, role)}}
+            name = f"{of.pipeline}-{role}"
+            yield of.made("policy/v1", "PodDisruptionBudget", name, role, spec=spec)
 
 
-def _pod_monitor(file: PipelineFile, options: KubernetesOptions) -> dict[str, Any]:
-    pipeline = file.pipeline.name
-    chosen = {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": pipeline}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PodMonitor",
-        "metadata": metadata(pipeline, "metrics", pipeline, options),
-        "spec": {
-            "selector": {"matchLabels": chosen},
-            "podMetricsEndpoints": [{"port": "metrics"}],
-        },
-    }
+def _pod_monitor(of: Installation) -> dict[str, Any]:
+    chosen = {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": of.pipeline}
+    spec = {"selector": {"matchLabels": chosen}, "podMetricsEndpoints": [{"port": "metrics"}]}
+    return of.made("monitoring.coreos.com/v1", "PodMonitor", of.pipeline, "metrics", spec=spec)
 
 
 class _Plain(yaml.SafeDumper):

@@ -76,17 +76,30 @@ def labels(pipeline: str, role: str) -> dict[str, str]:
     }
 
 
-def metadata(name: str, role: str, pipeline: str, options: KubernetesOptions) -> dict[str, Any]:
-    """Return the metadata of an object."""
-    return {"name": name, "namespace": options.namespace, "labels": labels(pipeline, role)}
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A pipeline on Kubernetes; ``files`` are those of its folder, by path."""
+
+    file: PipelineFile
+    files: Mapping[str, bytes]
+    options: KubernetesOptions
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self.file.pipeline.name
+
+    def made(self, api: str, kind: str, name: str, role: str, **more: Any) -> dict[str, Any]:
+        """Return an object of a role."""
+        place = {"name": name, "namespace": self.options.namespace}
+        metadata = {**place, "labels": labels(self.pipeline, role)}
+        return {"apiVersion": api, "kind": kind, "metadata": metadata, **more}
 
 
 def pod(
-    file: PipelineFile,
-    files: Mapping[str, bytes],
+    of: Installation,
     role: str,
     command: Sequence[str],
-    options: KubernetesOptions,
     *,
     resources: Mapping[str, Mapping[str, str]] | None = None,
     ports: Mapping[str, int] = MappingProxyType({"metrics": METRICS_PORT}),
@@ -94,17 +107,16 @@ def pod(
 ) -> dict[str, Any]:
     """Return the template of a role's pods.
 
-    ``command`` is the headrace command line, ``files`` the pipeline's folder. Of its ``ports`` by
-    name, probes use ``metrics``; ``secrets`` are mounted under ``SECRETS`` by the names of their
-    folders.
+    ``command`` is the headrace command line. Of its ``ports`` by name, probes use ``metrics``;
+    ``secrets`` are mounted under ``SECRETS`` by the names of their folders.
     """
-    secrets = secrets or {}
+    options, secrets = of.options, secrets or {}
     requests = resources or (_ONE_CORE if role == "profiler" else _LIGHT)
     container = {
         "name": role,
         "image": (options.worker_image if role in IMPORTING else None) or options.image,
         "args": list(command),
-        "env": _environment(file.pipeline, role, options),
+        "env": _environment(of.file.pipeline, role, options),
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         **(_probes() if "metrics" in ports else {}),
         "resources": {name: dict(amounts) for name, amounts in requests.items()},
@@ -116,11 +128,11 @@ def pod(
         "automountServiceAccountToken": False,
         "securityContext": _UNPRIVILEGED_USER,
         "containers": [container],
-        "volumes": _volumes(file, files, options, secrets),
+        "volumes": _volumes(of, secrets),
     }
-    made: dict[str, Any] = {"labels": labels(file.pipeline.name, role)}
+    made: dict[str, Any] = {"labels": labels(of.pipeline, role)}
     if not options.claim:
-        made["annotations"] = {"headrace/folder": _digest(files)}
+        made["annotations"] = {"headrace/folder": _digest(of.files)}
     return {"metadata": made, "spec": spec}
 
 
@@ -211,16 +223,11 @@ def _mounts(options: KubernetesOptions, secrets: Iterable[str]) -> list[dict[str
     return mounts
 
 
-def _volumes(
-    file: PipelineFile,
-    files: Mapping[str, bytes],
-    options: KubernetesOptions,
-    secrets: Mapping[str, str],
-) -> list[dict[str, Any]]:
-    name = file.pipeline.name
+def _volumes(of: Installation, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+    name, options = of.pipeline, of.options
     folder: dict[str, Any] = {"persistentVolumeClaim": {"claimName": options.claim}}
     if not options.claim:
-        items = [{"key": key_of(path), "path": path} for path in files]
+        items = [{"key": key_of(path), "path": path} for path in of.files]
         folder = {"configMap": {"name": f"{name}-pipeline", "items": items}}
     volumes: list[dict[str, Any]] = [
         {"name": "pipeline", **folder},

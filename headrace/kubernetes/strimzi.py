@@ -6,8 +6,7 @@ Strimzi 1.x serves ``kafka.strimzi.io/v1`` only. Users have the names that `head
 import re
 from typing import Any
 
-from headrace.kubernetes.pods import AUTHORITY, KubernetesOptions, metadata, user_of
-from schemas.pipeline import Pipeline
+from headrace.kubernetes.pods import AUTHORITY, Installation, labels, user_of
 from streams.kafka.admin.acl_rights import ROLES, Right, rights
 from streams.topics import SHARED, Topic, physical, topics
 
@@ -17,37 +16,39 @@ _TYPES = {"transactional-id": "transactionalId"}  # of resources, where Strimzi'
 _REFUSED = re.compile(r"[^a-z0-9.-]+")
 
 
-def objects(pipeline: Pipeline, options: KubernetesOptions) -> list[dict[str, Any]]:
+def objects(of: Installation) -> list[dict[str, Any]]:
     """Return the KafkaTopics and KafkaUsers of a pipeline, and its clients' properties."""
-    users = [_user(pipeline, role, options) for role in ROLES if rights(pipeline, role)]
-    return [
-        *(_topic(pipeline, topic, options) for topic in topics(pipeline)), *users,
-        _properties(pipeline, options),
-    ]  # fmt: skip
+    pipeline = of.file.pipeline
+    users = [_user(of, role) for role in ROLES if rights(pipeline, role)]
+    return [*(_topic(of, topic) for topic in topics(pipeline)), *users, _properties(of)]
 
 
-def _topic(pipeline: Pipeline, topic: Topic, options: KubernetesOptions) -> dict[str, Any]:
-    # Every pipeline's manifests have the shared topics, under the same names.
-    shared = topic.name in {physical(pipeline.name, logical) for logical in SHARED}
-    owner = "headrace" if shared else pipeline.name
-    made = metadata(_REFUSED.sub("-", topic.name.lower()), "topic", owner, options)
-    made["labels"][CLUSTER] = options.strimzi
+def _made(of: Installation, kind: str, name: str, role: str, spec: Any) -> dict[str, Any]:
+    made = of.made(API, kind, name, role, spec=spec)
+    made["metadata"]["labels"][CLUSTER] = of.options.strimzi
+    return made
+
+
+def _topic(of: Installation, topic: Topic) -> dict[str, Any]:
     spec = {
         "topicName": topic.name,
         "partitions": topic.partitions,
         "config": dict(topic.settings),
     }
-    return {"apiVersion": API, "kind": "KafkaTopic", "metadata": made, "spec": spec}
+    made = _made(of, "KafkaTopic", _REFUSED.sub("-", topic.name.lower()), "topic", spec)
+    # Every pipeline's manifests have the shared topics, under the same names.
+    if topic.name in {physical(of.pipeline, logical) for logical in SHARED}:
+        made["metadata"]["labels"] |= labels("headrace", "topic")
+    return made
 
 
-def _user(pipeline: Pipeline, role: str, options: KubernetesOptions) -> dict[str, Any]:
-    made = metadata(user_of(pipeline, role), role, pipeline.name, options)
-    made["labels"][CLUSTER] = options.strimzi
+def _user(of: Installation, role: str) -> dict[str, Any]:
+    pipeline = of.file.pipeline
     spec = {
         "authentication": {"type": "scram-sha-512"},
         "authorization": {"type": "simple", "acls": _acls(rights(pipeline, role))},
     }
-    return {"apiVersion": API, "kind": "KafkaUser", "metadata": made, "spec": spec}
+    return _made(of, "KafkaUser", user_of(pipeline, role), role, spec)
 
 
 def _acls(found: tuple[Right, ...]) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ def _acls(found: tuple[Right, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _properties(pipeline: Pipeline, options: KubernetesOptions) -> dict[str, Any]:
+def _properties(of: Installation) -> dict[str, Any]:
     text = (
         "security.protocol=SASL_SSL\n"
         "sasl.mechanism=SCRAM-SHA-512\n"
@@ -74,9 +75,5 @@ def _properties(pipeline: Pipeline, options: KubernetesOptions) -> dict[str, Any
         "sasl.password=${KAFKA_PASSWORD}\n"
         f"ssl.ca.location={AUTHORITY}/ca.crt\n"
     )
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(f"{pipeline.name}-client", "client", pipeline.name, options),
-        "data": {"client.properties": text},
-    }
+    data = {"client.properties": text}
+    return of.made("v1", "ConfigMap", f"{of.pipeline}-client", "client", data=data)
