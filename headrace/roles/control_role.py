@@ -10,7 +10,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import measured_space, planning_profile
 from headrace.roles.dispatching import planned_by
 from headrace.roles.heap import tune_heap
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import observed
 from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from streams.kafka.kafka_config import KafkaConfig
@@ -38,8 +38,8 @@ def controller_maker(
 def run_control(
     file: PipelineFile,
     kafka: KafkaConfig,
-    logs: LogOptions = SILENT,
-    rentable: "Rentable | None" = None,
+    logs: LogOptions,
+    rentable: "Rentable | None",
 ) -> None:
     """Run the control app until SIGTERM or SIGINT."""
     from streams.control_app.app import run_control_app  # simulations do without Faust

@@ -3,7 +3,7 @@
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import Share, dispatcher_name
 from headrace.roles.dispatching import task_dispatcher
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from streams.kafka.admin.preflight import prepare
@@ -12,7 +12,7 @@ from streams.kafka.transport import KafkaTransport
 
 
 def run_dispatcher(
-    file: PipelineFile, kafka: KafkaConfig, task: str, share: Share, logs: LogOptions = SILENT
+    file: PipelineFile, kafka: KafkaConfig, task: str, share: Share, logs: LogOptions
 ) -> None:
     """Serve as a dispatcher of an inner task until SIGTERM or SIGINT.
 

@@ -18,7 +18,7 @@ from headrace.roles.ingress_role import stamp_input
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, restore_input, watched_input
 from headrace.roles.link_file import file_links, follow_link_file
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import tell_idle
 from headrace.roles.process_setup import dilation
 from headrace.roles.role_process import (
@@ -125,7 +125,7 @@ def run_edge_ingress(
     kafka: KafkaConfig,
     edge: Edge,
     share: Share,
-    logs: LogOptions = SILENT,
+    logs: LogOptions,
 ) -> None:
     """Serve as the ingress of a session's device until SIGTERM or SIGINT."""
     tier, pipeline = edge_tier(file, edge), file.pipeline

@@ -9,7 +9,7 @@ from headrace.config.topology import Share
 from headrace.config.user_functions import load_combine
 from headrace.errors import NameTaken
 from headrace.roles.link_file import file_links, follow_link_file
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import LEVELS, tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import (
@@ -39,9 +39,7 @@ from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical
 log = logging.getLogger("headrace.role")
 
 
-def run_egress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions = SILENT
-) -> None:
+def run_egress(file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions) -> None:
     """Serve as egress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")

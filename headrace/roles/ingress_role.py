@@ -11,7 +11,7 @@ from headrace.roles.dispatching import central_queues, ingress_part
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, restore_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
@@ -31,9 +31,7 @@ from streams.live.slot_readers import InputLog
 from streams.topics import STAMPED_BY, Stamps, input_stamps, physical
 
 
-def run_ingress(
-    file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions = SILENT
-) -> None:
+def run_ingress(file: PipelineFile, kafka: KafkaConfig, share: Share, logs: LogOptions) -> None:
     """Serve as ingress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "ingress")

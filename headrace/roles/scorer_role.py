@@ -9,7 +9,7 @@ from headrace.config.profile_files import load_profile
 from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import PipelineError
 from headrace.roles.input_topic.input_watch import watched_input
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import driver, namesakes_of, process_now, run_until_signal
 from operators.join import as_list
@@ -22,7 +22,7 @@ from streams.kafka.transport import KafkaTransport
 from streams.topics import physical
 
 
-def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT) -> None:
+def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions) -> None:
     """Serve as scorer until SIGTERM or SIGINT; raise ``PipelineError`` without ``labels``."""
     pipeline = file.pipeline
     labels = pipeline.labels

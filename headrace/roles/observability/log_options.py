@@ -39,9 +39,6 @@ class LogOptions:
     metrics_host: str = LOOPBACK
 
 
-SILENT = LogOptions()  # no metrics, and the process's log settings
-
-
 def metrics_url(host: str, port: int) -> str:
     """Return the address of the metrics that are served on a port."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"

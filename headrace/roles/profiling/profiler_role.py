@@ -32,7 +32,7 @@ from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.processes import run_directory
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import observed
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.roles.profiling.present_devices import check_device
@@ -231,7 +231,7 @@ def is_final(result: ProfileResult, upto: int) -> bool:
 
 
 def run_profiler(
-    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, logs: LogOptions = SILENT
+    file: PipelineFile, kafka: KafkaConfig, name: str, device: str, logs: LogOptions
 ) -> None:
     """Serve as a profiler until SIGTERM or SIGINT; raises ``PipelineError`` and ``BrokerError``."""
     check_device(device, device)

@@ -10,7 +10,7 @@ from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.roles.link_file import file_links, follow_link_file
-from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import latency_of
 from headrace.roles.role_process import (
@@ -55,9 +55,9 @@ def run_worker(
     kafka: KafkaConfig,
     name: str,
     device: str,
-    count: int = 1,
-    seed: int = 0,
-    logs: LogOptions = SILENT,
+    count: int,
+    seed: int,
+    logs: LogOptions,
 ) -> None:
     """Serve as a worker until SIGTERM or SIGINT; ``count`` workers share the process: emulated
     ones, or those that share a device. Raises ``PipelineError`` for an unknown device."""

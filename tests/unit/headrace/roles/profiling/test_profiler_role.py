@@ -16,6 +16,7 @@ from control.problem.space import Knob, Space, Stage
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.errors import PipelineError
 from headrace.roles.input_topic.recent_inputs import RecentInputs
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.profiling import profiler_role
 from headrace.roles.profiling.profiler_role import (
     HANGS_S,
@@ -132,8 +133,9 @@ def test_a_device_that_is_not_here_is_refused_at_the_start(
 ) -> None:
     path = tmp_path / "words.yaml"
     path.write_text(YAML)
+    kafka = KafkaConfig("127.0.0.1:1")
     with pytest.raises(PipelineError, match=sentence):
-        run_profiler(read_pipeline_file(path), KafkaConfig("127.0.0.1:1"), "profiler-0", device)
+        run_profiler(read_pipeline_file(path), kafka, "profiler-0", device, LogOptions())
 
 
 def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
