@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from control.controller.session_commands import OPEN
+from control.controller.session_commands import CLOSE, OPEN
 from control.estimation.operator_paces import ObservedPaces, StageSeconds, variant_of
 from control.policies.compass.search.composition import Deployment, Floats, hop_bytes
 from control.policies.compass.search.placement_factors import session_deployment
@@ -47,7 +47,7 @@ from headrace.client.exchange import Exchange
 from headrace.client.formats import answer_reader
 from headrace.client.give_command import give
 from headrace.client.open_queries import OpenQueries
-from headrace.client.session_view import close_session, serving
+from headrace.client.session_view import serving
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.config.user_functions import load_combine, load_workload
 from headrace.fidelity.live_run import LiveEnvironment, live_environment
@@ -247,7 +247,7 @@ def measured(system: LiveEnvironment, count: int, queries: int, seed: int) -> li
                 raise RuntimeError(f"{session} was refused: {opened.message}")
             serving(file, system.kafka, session, SERVES_WITHIN_S)
             answers = answered(exchange, waiting, session, samples)
-            close_session(file, system.kafka, session)
+            give(file, system.kafka, CLOSE, {"session": session})
             served = [each for each in answers[:OBSERVED] if each.outcome == ANSWERED]
             paces = composer.observed(c, p, profile, served)
             plan_row = row(

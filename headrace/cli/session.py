@@ -1,5 +1,6 @@
 """``headrace session``: streams of queries with objectives and query plans of their own."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,11 +139,9 @@ def close(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     Example:
       headrace session close planned.yaml cam-17
     """
-    from headrace.broker.connect import reached
-    from headrace.client.session_view import close_session
+    from control.controller.session_commands import CLOSE
 
-    result = close_session(read_file(file), reached(bootstrap), name)
-    return _show(result, as_json=as_json)
+    return _give(file, bootstrap, as_json, CLOSE, {"session": name})
 
 
 @session.command()
@@ -159,11 +158,9 @@ def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     Example:
       headrace session replan planned.yaml cam-17
     """
-    from headrace.broker.connect import reached
-    from headrace.client.session_view import replan_session
+    from control.controller.session_commands import REPLAN
 
-    result = replan_session(read_file(file), reached(bootstrap), name)
-    return _show(result, as_json=as_json)
+    return _give(file, bootstrap, as_json, REPLAN, {"session": name})
 
 
 @session.command()
@@ -185,11 +182,10 @@ def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: An
     Example:
       headrace session slo planned.yaml cam-17 --slo 150ms --accuracy 0.92
     """
-    from headrace.broker.connect import reached
-    from headrace.client.session_view import change_objectives
+    from control.controller.session_commands import SET_SLO
 
-    result = change_objectives(read_file(file), reached(bootstrap), name, asked)
-    return _show(result, as_json=as_json)
+    given = {name: str(value) for name, value in asked.items() if value is not None}
+    return _give(file, bootstrap, as_json, SET_SLO, {"session": name, **given})
 
 
 @session.command()
@@ -211,6 +207,15 @@ def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -
     from headrace.roles.link_file import change_link
 
     print_text(change_link(read_file(file), name, hop, rate, delay))
+
+
+def _give(
+    file: Path, bootstrap: str | None, as_json: bool, action: str, arguments: Mapping[str, str]
+) -> int:
+    from headrace.broker.connect import reached
+    from headrace.client.give_command import give
+
+    return _show(give(read_file(file), reached(bootstrap), action, arguments), as_json=as_json)
 
 
 def _show(result: "CommandResult", *, as_json: bool) -> int:

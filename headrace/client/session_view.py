@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from control.controller.session_commands import CLOSE, OPEN, REPLAN, SET_SLO
+from control.controller.session_commands import OPEN
 from headrace.cells import columns, decimal, percent
 from headrace.client.give_command import give
 from headrace.client.topic_clients import Tail, decoded
@@ -38,24 +38,6 @@ def open_session(
     if "plan" in arguments:
         arguments["plan"] = plan_in(Path(arguments["plan"]))
     return give(file, kafka, OPEN, {"session": session, **arguments})
-
-
-def close_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
-    """Close a session."""
-    return give(file, kafka, CLOSE, {"session": session})
-
-
-def replan_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
-    """Search the plan of a session again."""
-    return give(file, kafka, REPLAN, {"session": session})
-
-
-def change_objectives(
-    file: PipelineFile, kafka: KafkaConfig, session: str, asked: Mapping[str, Any]
-) -> CommandResult:
-    """Change the objectives of an open session; ``asked`` has those that are given."""
-    arguments = {name: str(value) for name, value in asked.items() if value is not None}
-    return give(file, kafka, SET_SLO, {"session": session, **arguments})
 
 
 def plan_in(path: Path) -> str:
