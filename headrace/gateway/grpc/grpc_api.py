@@ -10,8 +10,7 @@ import grpc
 
 from headrace.gateway.certificates import Certificates
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded_message, sendable
-from headrace.gateway.grpc.guard import guarded
+from headrace.gateway.grpc.grpc_calls import abort, decoded_message, guarded, sendable
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
     SERVICES,

@@ -1,4 +1,7 @@
-"""The message of a gRPC call, and the end of a call that is not served.
+"""The admission of a gRPC call, its message, and the end of a call that is not served.
+
+Calls are admitted by their metadata: a call that is not admitted occupies no memory for a message,
+and no place among the calls that the server takes at a time.
 
 Handlers get messages as bytes: gRPC itself would end a call whose message it cannot decode with
 UNKNOWN, and log each with its trace.
@@ -10,6 +13,7 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
+from headrace.gateway.front import Front
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 
 
@@ -46,3 +50,33 @@ async def abort(context: Any, status: Status) -> NoReturn:
     code = getattr(grpc.StatusCode, status.ending.grpc)
     await context.abort(code, status.text, tuple(trailing.items()))
     raise AssertionError("abort raises")
+
+
+def guarded(front: Front, handlers: Any) -> Any:
+    """Return a service for callers with a token; the same service if every caller is admitted."""
+    return handlers if front.tokens.admit("") else _Guarded(front, handlers)
+
+
+class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """A service for callers with a token. Others are refused before their message has come: gRPC
+    limits neither how long a message takes to arrive nor the memory for those that do."""
+
+    def __init__(self, front: Front, handlers: Any) -> None:
+        self._front = front
+        self._handlers = handlers
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a call, None if the service has no such method."""
+        handler = self._handlers.service(handler_call_details)
+        try:
+            self._front.check(authorization(handler_call_details.invocation_metadata))
+        except Unserved as error:
+            return handler and _refusal(error)
+        return handler
+
+
+def _refusal(error: Unserved) -> Any:
+    async def refuse(_: Any, context: Any) -> None:
+        await abort(context, error.status)
+
+    return grpc.stream_unary_rpc_method_handler(refuse)  # it waits for no message
