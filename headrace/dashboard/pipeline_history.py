@@ -11,7 +11,6 @@ from math import floor
 from typing import Any
 
 from headrace.client.give_command import variants
-from headrace.client.plan_order import supersedes
 from headrace.status.snapshot import Board, Snapshot
 from schemas.records import CommandResult, Plan, Report
 
@@ -73,7 +72,7 @@ class PipelineHistory:
 
     def _plan(self, plan: Plan) -> None:
         last = self.plans[-1][1] if self.plans else None
-        if supersedes(last, plan) and plan != last:  # the same plan may come twice
+        if plan.supersedes(last) and plan != last:  # the same plan may come twice
             self._plans += 1
             self.plans.append((self._plans, plan))
 

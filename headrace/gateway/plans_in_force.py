@@ -2,7 +2,6 @@
 
 import threading
 
-from headrace.client.plan_order import supersedes
 from headrace.client.topic_clients import PlanTail, decoded
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
@@ -41,7 +40,7 @@ class NewestPlans:
             self._plans = {name: held for name, held in self._plans.items() if held[0] != key}
             return
         plan = decoded(value)
-        if isinstance(plan, Plan) and supersedes(self.of(plan.pipeline), plan):
+        if isinstance(plan, Plan) and plan.supersedes(self.of(plan.pipeline)):
             self._plans[plan.pipeline] = key, plan
 
 

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from control.estimation.accuracy.accuracy_drift import Measured, drifted_paths
-from headrace.client.plan_order import supersedes
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
 from headrace.results.shadow_figures import ShadowFigure, shadow_figures
@@ -150,7 +149,7 @@ class Board:
         """Add plans and reports of the pipeline; ignore other records."""
         for record in records:
             if isinstance(record, Plan) and record.pipeline == self.pipeline:
-                if supersedes(self.plan, record):
+                if record.supersedes(self.plan):
                     self.plan = record
             elif isinstance(record, MeasuredAccuracy) and record.pipeline == self.pipeline:
                 self.measured = record

@@ -118,6 +118,13 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     to_egress_s: Mapping[str, float] = field(default_factory=dict)
     command: str = ""
 
+    def supersedes(self, held: "Plan | None") -> bool:
+        """Return whether this plan takes the place of ``held``, for readers that outlive a purge.
+
+        The epoch decides, as for every node; a purge of the pipeline restarts the epochs.
+        """
+        return held is None or self.epoch >= held.epoch or self.issued_s > held.issued_s
+
     @property
     def tightest_slo_s(self) -> float:
         """The SLO in seconds that every used path keeps."""

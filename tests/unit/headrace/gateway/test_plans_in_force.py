@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from headrace.client.plan_order import supersedes
 from headrace.gateway.plans_in_force import NewestPlans, fault
 from schemas.codec.single_object import encode
 from schemas.records import Lease, Plan, Settings
@@ -53,8 +52,8 @@ def test_a_pipeline_with_a_worker_for_its_first_task_takes_queries() -> None:
     [(4, 11.0, True), (3, 10.0, True), (2, 9.0, False), (1, 20.0, True)],  # the last: purged
 )
 def test_the_newest_plan_is_in_force(epoch: int, issued_s: float, takes_its_place: bool) -> None:
-    assert supersedes(a_plan(), a_plan(epoch=epoch, issued_s=issued_s)) == takes_its_place
-    assert supersedes(None, a_plan(epoch=epoch, issued_s=issued_s))
+    assert a_plan(epoch=epoch, issued_s=issued_s).supersedes(a_plan()) == takes_its_place
+    assert a_plan(epoch=epoch, issued_s=issued_s).supersedes(None)
 
 
 def test_a_pipeline_that_is_purged_has_no_plan_until_it_is_made_anew() -> None:
