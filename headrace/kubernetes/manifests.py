@@ -7,7 +7,9 @@ number that the control app wants.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -23,7 +25,6 @@ from headrace.config.topology import (
 from headrace.errors import PipelineError
 from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
-from headrace.kubernetes.object_names import check_object_names
 from headrace.kubernetes.pods import (
     METRICS_PORT,
     SECRETS,
@@ -48,6 +49,11 @@ SECRET_ARGUMENTS = {
 }
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")  # a Service's begins with a letter
+MOST = 63  # characters of a label, and of a name in DNS
+# A set of pods is known by a label with its name and a hash: with a longer name it has no pods.
+MOST_BY_KIND = {"StatefulSet": MOST - len("-0123456789"), "KafkaTopic": 253}
+_PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_OBJECT_NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
 def manifests(
@@ -72,7 +78,7 @@ def manifests(
         *([_pod_monitor(of)] if options.pod_monitor else []),
         *(keda.objects(of) if options.keda else []),
     ]
-    check_object_names(made, file.path)
+    _check_object_names(made, file.path)
     return made
 
 
@@ -242,6 +248,31 @@ def _pod_monitor(of: Installation) -> dict[str, Any]:
     chosen = {"app.kubernetes.io/name": "headrace", "app.kubernetes.io/instance": of.pipeline}
     spec = {"selector": {"matchLabels": chosen}, "podMetricsEndpoints": [{"port": "metrics"}]}
     return of.made("monitoring.coreos.com/v1", "PodMonitor", of.pipeline, "metrics", spec=spec)
+
+
+def _check_object_names(objects: Sequence[dict[str, Any]], path: Path) -> None:
+    """Check the names of all objects of the pipeline file at ``path``.
+
+    Names of devices, types, tasks and tiers are parts of them. Raises ``PipelineError``.
+    """
+    named = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    for (kind, name), count in Counter(named).items():
+        most = MOST_BY_KIND.get(kind, MOST)
+        if count > 1:
+            raise PipelineError(
+                f"{path}: {count} objects would be the {kind} {name}; small and capital letters, "
+                "'.', '_' and '-' are the same there: rename a device type or task"
+            )
+        if len(name) > most:
+            raise PipelineError(
+                f"{path}: the name of the {kind} {name} has {len(name)} characters, above the "
+                f"{most} that Kubernetes takes; shorten that of the pipeline, device type or task"
+            )
+        if not _OBJECT_NAME.fullmatch(name):
+            raise PipelineError(
+                f"{path}: Kubernetes takes no {kind} with the name {name}, whose parts must begin "
+                "and end with a letter or digit; rename the device type or task"
+            )
 
 
 class _Plain(yaml.SafeDumper):
