@@ -3,7 +3,7 @@
 A view maps each pipeline to sections. Sections in ``SERIES`` are lists of rows that never change
 and whose first cell (a time, or a number) grows from row to row: for these a delta has the new
 rows, and the first cell of the oldest row that is kept. Any other section that differs is sent
-whole. ``static/view.js`` applies deltas as ``applied`` does.
+whole. ``static/view.js`` applies deltas, as ``tests/applied_deltas.py`` does.
 """
 
 from collections.abc import Mapping
@@ -33,17 +33,3 @@ def _section_delta(before: Sections, after: Sections) -> dict[str, Any]:
 def _new_rows(before: list[list[Any]], after: list[list[Any]]) -> list[list[Any]]:
     last = before[-1][0] if before else float("-inf")
     return [row for row in after if row[0] > last]
-
-
-def applied(view: View, change: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the view after a delta; ``applied(a, delta(a, b)) == b``."""
-    return {name: _section_applied(view[name], change[name]) for name in view}
-
-
-def _section_applied(sections: Sections, change: Mapping[str, Any]) -> dict[str, Any]:
-    found = {**sections, **change["set"]}
-    for name in SERIES:
-        since = change["since"][name]
-        every = [*sections[name], *change["rows"][name]]
-        found[name] = [] if since is None else [row for row in every if row[0] >= since]
-    return found

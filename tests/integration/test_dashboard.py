@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace import Client
 from headrace.dashboard.page_access import POLICY
-from headrace.dashboard.view_delta import applied
+from tests.applied_deltas import applied
 from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]

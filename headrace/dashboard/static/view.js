@@ -1,4 +1,4 @@
-// Apply what is new to a view, as headrace/dashboard/view_delta.py does.
+// Apply what is new to a view, as tests/applied_deltas.py does; headrace/dashboard/view_delta.py makes it.
 
 const SERIES = ["rates", "queues", "plans", "events"];
 

@@ -12,9 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headrace.dashboard.page_access import LEAST_TOKEN, POLICY, PageAccess, page_access
 from headrace.dashboard.page_server import STATIC, PageServer
-from headrace.dashboard.view_delta import SERIES, applied
+from headrace.dashboard.view_delta import SERIES
 from headrace.dashboard.viewers import BEHIND, MOST_VIEWERS, TooManyViewers, Viewers
 from headrace.errors import DashboardError
+from tests.applied_deltas import applied
 
 TOKEN = "a token of two dozen signs"
 ACCESS = PageAccess(TOKEN, frozenset({"localhost", "127.0.0.1"}))

@@ -4,9 +4,10 @@ from typing import Any
 
 from headrace.dashboard.pipeline_history import FIGURES, KEPT_S, PipelineHistory
 from headrace.dashboard.topic_feed import in_turn
-from headrace.dashboard.view_delta import SERIES, applied, delta
+from headrace.dashboard.view_delta import SERIES, delta
 from headrace.status.snapshot import Board
 from schemas.records import CommandResult, Report, SlotState
+from tests.applied_deltas import applied
 from tests.builders import a_plan
 
 

@@ -5,7 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.dashboard.view_delta import SERIES, applied, delta
+from headrace.dashboard.view_delta import SERIES, delta
+from tests.applied_deltas import applied
 
 values = st.recursive(
     st.none() | st.integers() | st.text(max_size=3),
