@@ -9,7 +9,7 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.codec.values import CodecError, pack
 from schemas.enumerations import ReasonCode
@@ -24,11 +24,14 @@ from schemas.records import (
     SessionPlan,
     SessionStage,
     Trace,
+    TreeBranches,
+    TreeHop,
     Value,
     Work,
 )
 
 Parts = list[bytes | memoryview]
+R = TypeVar("R")
 
 _doubles_1 = struct.Struct("<d").pack
 _doubles_2 = struct.Struct("<2d").pack
@@ -68,6 +71,13 @@ _CODES = {code: _long(index) for index, code in enumerate(ReasonCode)}  # in the
 _name = lru_cache(4096)(avro_text)
 
 
+def _add_array(items: Sequence[R], spelled: Callable[[R], bytes], parts: Parts) -> None:
+    if items:
+        parts.append(avro_long(len(items)))
+        parts.extend([spelled(item) for item in items])
+    parts.append(_END_OF_BLOCKS)
+
+
 def _longs(numbers: Sequence[int]) -> bytes:
     if not numbers:
         return _END_OF_BLOCKS
@@ -89,13 +99,6 @@ def _hop(hop: Hop) -> bytes:
     )
 
 
-def _add_path(path: tuple[Hop, ...], parts: Parts) -> None:
-    if path:
-        parts.append(avro_long(len(path)))
-        parts.extend([_hop(hop) for hop in path])
-    parts.append(_END_OF_BLOCKS)
-
-
 @lru_cache(256)  # most items end in one of a few ways
 def _end(end: End) -> bytes:
     return (
@@ -109,7 +112,7 @@ def _end(end: End) -> bytes:
 def _add_item(item: Item, parts: Parts) -> None:
     parts += _longs(item.branch), avro_long(item.credit)
     _add_value(item.value, parts)
-    _add_path(item.path, parts)
+    _add_array(item.path, _hop, parts)
     parts.append(_NULL if item.end is None else _SECOND + _end(item.end))
 
 
@@ -128,10 +131,7 @@ def _stage(stage: SessionStage) -> bytes:
 
 def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
     parts += _SECOND, avro_text(plan.session), avro_long(plan.number), _doubles_1(plan.slo_s)
-    if plan.stages:
-        parts.append(avro_long(len(plan.stages)))
-        parts.extend([_stage(stage) for stage in plan.stages])
-    parts.append(_END_OF_BLOCKS)
+    _add_array(plan.stages, _stage, parts)
     parts.append(_TRUE if plan.admits else _FALSE)
 
 
@@ -168,10 +168,7 @@ def _trace(trace: Trace | None) -> bytes:
 def notice_parts(notice: Notice, parts: Parts) -> None:
     """Append a Notice in Avro's binary encoding to ``parts``."""
     parts.extend([avro_long(notice.partition), avro_long(notice.upto)])
-    if notice.queries:
-        parts.append(avro_long(len(notice.queries)))
-        parts.extend([_noticed(each) for each in notice.queries])
-    parts.append(_END_OF_BLOCKS)
+    _add_array(notice.queries, _noticed, parts)
 
 
 def _noticed(query: Noticed) -> bytes:
@@ -211,19 +208,12 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
     if answer.paths:
         parts.append(avro_long(len(answer.paths)))
         for path in answer.paths:
-            _add_path(path, parts)
+            _add_array(path, _hop, parts)
     parts.append(_END_OF_BLOCKS)
-    _add_ends(answer.ends, parts)
+    _add_array(answer.ends, _end, parts)
     parts.append(_CODES[answer.reason_code])
     _add_tree(answer.tree, parts)
     parts += _name(answer.slo_class), _name(answer.session)
-
-
-def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:
-    if ends:
-        parts.append(avro_long(len(ends)))
-        parts.extend([_end(end) for end in ends])
-    parts.append(_END_OF_BLOCKS)
 
 
 def _add_tree(tree: PathTree | None, parts: Parts) -> None:
@@ -231,16 +221,17 @@ def _add_tree(tree: PathTree | None, parts: Parts) -> None:
         parts.append(_NULL)
         return
     parts.append(_SECOND)
-    if tree.hops:
-        parts.append(avro_long(len(tree.hops)))
-        parts.extend([avro_long(each.before) + _hop(each.hop) for each in tree.hops])
-    parts.append(_END_OF_BLOCKS)
-    _add_ends(tree.ends, parts)
-    if tree.branches:
-        parts.append(avro_long(len(tree.branches)))
-        for run in tree.branches:
-            parts += avro_long(run.hop), avro_long(run.end), avro_long(run.count)
-    parts.append(_END_OF_BLOCKS)
+    _add_array(tree.hops, _tree_hop, parts)
+    _add_array(tree.ends, _end, parts)
+    _add_array(tree.branches, _tree_branches, parts)
+
+
+def _tree_hop(each: TreeHop) -> bytes:
+    return avro_long(each.before) + _hop(each.hop)
+
+
+def _tree_branches(run: TreeBranches) -> bytes:
+    return avro_long(run.hop) + avro_long(run.end) + avro_long(run.count)
 
 
 # --- values, by union branch (``values.pack``) ----------------------------------------------------
