@@ -1,8 +1,6 @@
-"""Check that this machine has the devices to measure and that the result can be written."""
+"""Check that this machine has the devices to measure."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from headrace.config.cluster import Cluster
 from headrace.errors import PipelineError
@@ -29,12 +27,3 @@ def check_memory_known(cluster: Cluster, devices: Sequence[str], torch: bool) ->
                 f"the memory of {name!r} is limited, but without torch nobody knows what a model "
                 "takes of it; run pip install 'headrace[torch]', or remove the limit"
             )
-
-
-def check_place(out: Path) -> None:
-    """Raise ``PipelineError`` if ``out`` cannot be written; called before measuring."""
-    folder = out.resolve().parent
-    if not folder.is_dir():
-        raise PipelineError(f"{out}: the folder {folder} does not exist; create it")
-    if out.is_dir() or not os.access(folder, os.W_OK):
-        raise PipelineError(f"{out} cannot be written; name a file in a folder that you may write")

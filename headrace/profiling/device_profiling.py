@@ -24,12 +24,13 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from headrace.atomic_file import writable, write_whole
 from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
-from headrace.profiling.device_check import check_devices, check_memory_known, check_place
+from headrace.profiling.device_check import check_devices, check_memory_known
 from headrace.profiling.variant_process import Job, NotOnThisDevice, measured_entry
 from operators.models.libraries import cuda_index, library
 from profiles.measure import Repeats, default_batches, time_left_s
@@ -95,12 +96,12 @@ def profile(
 
     A variant that does not run on a device has no entry for it, and no plan uses it there; the
     provenance has the reason under ``left_out``. Raises ``PipelineError`` (no workload, no such
-    device, a process that died, no variant that runs on the devices) and ``ProfileError`` (an
-    operator whose outputs cannot be scored or counted).
+    device, a process that died, no variant that runs on the devices), ``click.UsageError`` (``out``
+    cannot be written) and ``ProfileError`` (an operator whose outputs cannot be scored or counted).
     """
     load_workload(file)
     devices = real_devices(file.cluster, devices)
-    check_place(out)
+    writable(out, "--out")
     check_devices(file.cluster, devices)
     torch = importlib.util.find_spec("torch") is not None
     check_memory_known(file.cluster, devices, torch)
@@ -148,9 +149,7 @@ def _measured(
 
 def write_profile(table: ProfileTable, out: Path) -> None:
     """Write a profile atomically."""
-    partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(profile_text(table), encoding="utf-8")
-    partial.replace(out)
+    write_whole(out, profile_text(table))
 
 
 def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:

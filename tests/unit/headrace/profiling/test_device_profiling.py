@@ -11,7 +11,7 @@ from headrace.config.cluster import Cluster, DeviceType
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
-from headrace.profiling.device_check import check_devices, check_memory_known, check_place
+from headrace.profiling.device_check import check_devices, check_memory_known
 from headrace.profiling.device_profiling import (
     ProfilingOptions,
     ProfilingStep,
@@ -383,16 +383,6 @@ def test_a_device_that_is_not_here_is_refused(device: str, sentence: str) -> Non
 
 def test_devices_that_are_here_are_taken() -> None:
     check_devices(CLUSTER, ["cpu", "cuda:0"], cuda_devices=1)
-
-
-def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path: Path,
-) -> None:
-    check_place(tmp_path / "x.json")
-    with pytest.raises(PipelineError, match=r"folder .*nodir does not exist; create it"):
-        check_place(tmp_path / "nodir" / "x.json")
-    with pytest.raises(PipelineError, match="cannot be written"):
-        check_place(tmp_path)
 
 
 class Heard:
