@@ -251,11 +251,7 @@ MIX = Parsed("TYPE=N[,TYPE=N...]", _mix_of)
 @pipeline_argument
 @json_option
 @click.option("--policy", multiple=True, metavar="NAME", help="Policies. Default: the file's.")
-@click.option(
-    "--mix",
-    type=Parsed("TYPE=N[,TYPE=N...]", _mix_of),
-    help="Devices by type. Default: the file's.",
-)
+@click.option("--mix", type=MIX, help="Devices by type. Default: the file's.")
 @click.option(
     "--attainment",
     type=NumberRange(0, 1, min_open=True),

@@ -23,11 +23,7 @@ BATCHES = Parsed("N,N,...", _batches)
 @pipeline_argument
 @click.option("--device", "devices", multiple=True, help="Device: cpu, cuda:0 ...; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write. Default: beside FILE.")
-@click.option(
-    "--batches",
-    type=BATCHES,
-    help="Batch sizes. Default: up to the file's largest.",
-)
+@click.option("--batches", type=BATCHES, help="Batch sizes. Default: up to the file's largest.")
 @click.option("--busy", type=click.IntRange(0), help="Number of processes that keep devices busy.")
 @click.option("--samples", default=1000, show_default=True, help="Inputs for accuracy and fan-out.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the inputs.")
