@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.roles.observability.log_options import SILENT
+from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import observed
 from schemas.pipeline import QuerySize
 from streams.observers.size_series import SizeSeries
@@ -21,5 +21,5 @@ def test_an_ingress_watches_sizes_if_queries_have_any(
     role: str, reads_queries: bool, size: QuerySize | None, expected: bool
 ) -> None:
     pipeline = a_pipeline(size=size)
-    with observed(role, pipeline, SILENT, env={}, reads_queries=reads_queries) as watching:
+    with observed(role, pipeline, LogOptions(), env={}, reads_queries=reads_queries) as watching:
         assert any(isinstance(each, SizeSeries) for each in watching) == expected
