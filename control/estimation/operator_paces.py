@@ -240,6 +240,6 @@ def _by_worker(
     found: dict[str, dict[str, StageSeconds]] = {}
     for (worker, setting), rows in alike.items():
         whole_s = sum(each.whole_s for each in rows) / len(rows)
-        most_s = max(each.most_s for each in rows)
+        most_s = sum(each.most_s for each in rows) / len(rows)
         found.setdefault(worker, {})[setting] = replace(rows[0], whole_s=whole_s, most_s=most_s)
     return found

@@ -1,12 +1,13 @@
 """control/estimation/operator_paces.py: what operators take on a tier, over their profile."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import replace as replace_in
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from control.estimation.operator_paces import (
@@ -23,7 +24,7 @@ from control.problem.paces import OTHERS, Paces, pace_of
 from schemas.records import Report, Session, SessionChoice, SessionPlan, SessionStage
 from tests.session_world import EVERY_LINK, a_space
 
-SPACE = replace(a_space(), links=EVERY_LINK)
+SPACE = replace_in(a_space(), links=EVERY_LINK)
 SCAN, READ = "scan/v@scale=1", "read/v@votes=1"
 CHOICE = SessionChoice(
     settings={"scan": SCAN, "read": READ}, tiers={"scan": "handheld", "read": "depot"},
@@ -31,14 +32,15 @@ CHOICE = SessionChoice(
 )  # fmt: skip
 
 
-def a_plan(session: str, number: int = 0) -> SessionPlan:
+def a_plan(session: str, number: int, quarters: int) -> SessionPlan:
     stages = (
         SessionStage(
             task="scan", setting=SCAN, tier="handheld", device=f"handheld-{number}", slot=number,
             quarters=0,
         ),
         SessionStage(
-            task="read", setting=READ, tier="depot", device="depot-0", slot=0, quarters=4
+            task="read", setting=READ, tier="depot", device="depot-0", slot=0,
+            quarters=quarters,
         ),
     )  # fmt: skip
     return SessionPlan(session=session, number=1, slo_s=0.04, stages=stages, admits=True)
@@ -54,11 +56,16 @@ def a_session(name: str, choice: SessionChoice = CHOICE) -> Session:
 class Workers:
     """Workers of two sessions, on a depot and two handhelds; tests run batches of one item."""
 
-    def __init__(self, choice: SessionChoice = CHOICE, items_each: int = 1) -> None:
+    def __init__(
+        self, choice: SessionChoice = CHOICE, items_each: int = 1, other: SessionChoice = CHOICE
+    ) -> None:
         self.paces = OperatorPaces(SPACE)
-        self.sessions = {name: a_session(name, choice) for name in ("cam", "pad")}
+        self.sessions = {"cam": a_session("cam", choice), "pad": a_session("pad", other)}
         self.counts: dict[str, dict[str, float]] = {}
-        plans = {"cam": a_plan("cam", 0), "pad": a_plan("pad", 1)}
+        plans = {
+            name: a_plan(name, number, each.plans[0].quarters["read"])
+            for number, (name, each) in enumerate(self.sessions.items())
+        }
         self.paces.serves(plans, self.sessions.__getitem__, 0.0)
         children = {f"finished/{SCAN}": 9.0, f"children/{SCAN}/read": 9.0 * items_each}
         self.report("handheld-0-scan", children, 0.0)
@@ -161,7 +168,8 @@ def test_a_session_has_the_pace_of_its_own_device_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("took_s", "pace"), [(0.03, 1.0), (0.04, 1.0), (0.06, 1.5), (0.01, 0.5), (9.0, MOST)]
+    ("took_s", "pace"),
+    [(0.03, 1.0), (0.04, 1.0), (0.06, 1.5), (0.01, 0.5), (9.0, MOST), (0.001, 1 / MOST)],
 )
 def test_times_within_a_share_are_as_planned(took_s: float, pace: float) -> None:
     """20 ms on the whole device, 40 ms on half of it."""
@@ -172,7 +180,7 @@ def test_times_within_a_share_are_as_planned(took_s: float, pace: float) -> None
 def test_batches_take_longer_than_single_items() -> None:
     seats = StageSeconds("", "read/v", "depot", batched=True, whole_s=0.02, most_s=0.02)
     assert seats.ran(2, 8, 2 * 0.02 * 1.36).stretch == pytest.approx(1.0)
-    alone = replace(seats, batched=False)
+    alone = replace_in(seats, batched=False)
     assert alone.ran(2, 8, 2 * 0.08).stretch == pytest.approx(1.0)
 
 
@@ -251,3 +259,41 @@ def test_a_plan_is_priced_with_paces_and_keeps_its_profiled_seconds() -> None:
         on_depot = SPACE.space.placed(plan.placement)["read"] == "depot"
         pace = [1.0, 1.3 if on_depot else 1.0]
         assert plan.latency_s == pytest.approx(np.sum(seconds * factors * pace * stretch))
+
+
+def test_the_first_batch_of_a_setting_loads_it() -> None:
+    """The worker is known already, by batches of another setting."""
+    workers = Workers()
+    workers.run("depot-0-read", "read/w@votes=1", 5, 0.02, 0.0)
+    for second in range(1, 9):
+        workers.run("depot-0-read", READ, 20, 0.08 if second == 1 else 0.02, float(second))
+        assert workers.paces.of("cam", float(second)) == {}
+
+
+def test_sessions_of_one_setting_are_planned_with_their_mean() -> None:
+    """Their items take 20 and 30 ms by the settings before them; on half a device, the longer ones
+    may take 60 ms."""
+    shared = replace(CHOICE, quarters={"scan": 0, "read": 2}, run_s={"scan": 0.01, "read": 0.03})
+    workers = Workers(other=shared)
+    workers.read(*[0.04] * 8)
+    assert workers.paces.of("cam", 9.0) == {}
+    for each_s, pace in ((0.05, 2.0), (0.0125, 0.5)):
+        workers = Workers(other=replace(CHOICE, run_s={"scan": 0.01, "read": 0.03}))
+        workers.read(*[each_s] * 8)
+        assert workers.paces.of("cam", 9.0)["read/v", "depot"] == pytest.approx(pace)
+
+
+def test_short_batches_count_for_less() -> None:
+    """A batch of 0.25 ms counts as a tenth: a stall of the machine is longer than itself."""
+    short = replace(CHOICE, run_s={"scan": 0.01, "read": 0.00025})
+    workers = Workers(short, other=short)
+    workers.read(*[0.0005] * 10, batches=10)
+    assert workers.paces.of("cam", 11.0) == {}
+    workers = Workers(short, other=short)
+    workers.read(*[0.0005] * 40, batches=10)
+    assert workers.paces.of("cam", 41.0)["read/v", "depot"] == pytest.approx(2.0)
+
+
+def test_a_part_of_a_device_takes_its_pace_on_the_longer_time() -> None:
+    half = replace(CHOICE, quarters={"scan": 0, "read": 2})
+    assert extra_s(SPACE, half, {("read/v", "depot"): 1.5}) == pytest.approx(0.02)
