@@ -33,7 +33,8 @@ def of_one(_answer: Answer) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
     """An executed batch; ``received_s``: the arrival of its first known item, ``waited_s``: the
-    seconds at its start in which its worker paid for earlier ones.
+    seconds at its start in which its worker paid for earlier ones, ``free``: whether it surely paid
+    for none.
 
     ``size`` is the sum of its items' sizes, as far as they are known: of a batch of which some
     queries have no answer yet, it is the mean of the others times the number of items.
@@ -47,6 +48,7 @@ class RecordedBatch:
     finished_s: float
     released: str = ""
     waited_s: float = 0.0
+    free: bool = True
 
     @property
     def task(self) -> str:
@@ -72,9 +74,8 @@ def seen(
     in them. Times in the trace are relative to ``from_s``.
     """
     known = list(answers)
-    ran = batches(known, size_of)
-    at_once = read_at_once(ran)
-    real, charged = paying(ran, profile, devices, rates, reports)
+    ran, charged = paying(batches(known, size_of), profile, devices, rates, reports)
+    at_once, real = read_at_once(ran), [each for each in ran if each.worker in devices]
     kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -156,8 +157,10 @@ def read_at_once(ran: Sequence[RecordedBatch]) -> AtOnce:
     worker nowhere but on its way. ``ran`` is by worker and time.
 
     A busy worker stops reading, so that records also wait on the broker. Its items count only if
-    they waited in the worker no longer than their batch took. Those of an idle worker all count,
-    as whatever delays a record on its way, such as a pause of the machine, delays its batch, too.
+    they waited in the worker no longer than their batch ran. Those of an idle worker all count, as
+    whatever delays a record on its way, such as a pause of the machine, delays its batch, too. None
+    counts that waited while its worker began several batches and all of them of earlier records: a
+    worker that holds too many items stops reading.
 
     Records that were sent before a worker's first batch, or while its last one was of another task,
     do not count: a worker that joins a task loads its model and reads the topic from then on, and a
@@ -170,11 +173,16 @@ def read_at_once(ran: Sequence[RecordedBatch]) -> AtOnce:
     begins = {worker: [batch.started_s for batch in each] for worker, each in of.items()}
 
     def at_once(hop: Hop, sent_s: float) -> bool:
-        last = bisect_left(begins[hop.worker], sent_s) - 1
-        if last < 0 or of[hop.worker][last].task != hop.task:
+        ran_here, begun = of[hop.worker], begins[hop.worker]
+        last = bisect_left(begun, sent_s) - 1
+        if last < 0 or ran_here[last].task != hop.task:
             return False
-        waited_s = hop.started_s - hop.received_s
-        return busy[hop.worker](sent_s) == 0 or waited_s <= hop.finished_s - hop.started_s
+        meanwhile = ran_here[last + 1 : bisect_left(begun, hop.received_s)]
+        if len(meanwhile) > 1 and all(batch.received_s < sent_s for batch in meanwhile):
+            return False
+        paid_s = ran_here[bisect_left(begun, hop.started_s)].waited_s
+        ran_s = hop.finished_s - hop.started_s - paid_s
+        return busy[hop.worker](sent_s) == 0 or hop.started_s - hop.received_s <= ran_s
 
     return at_once
 
@@ -237,30 +245,33 @@ def paying(
     rates: Mapping[str, float],
     reports: Iterable[Report],
 ) -> tuple[list[RecordedBatch], Mapping[str, float]]:
-    """Return the batches on real devices with the seconds in which their workers paid for earlier
-    ones, and the most that a batch of a task is charged, in profiled medians.
+    """Return the batches with the seconds in which their workers paid for earlier ones, and the
+    most that a batch of a task is charged, in profiled medians.
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
-    real = [each for each in ran if each.worker in devices]
+    paid = [each for each in ran if each.worker in rates and each.worker in devices]
     median_s = _medians(profile, devices)
-    runs = [RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x)) for x in real]
+    runs = [RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x)) for x in paid]
     found = payments(runs, rates, reports)
-    waited = [
-        replace(each, waited_s=s) if s else each
-        for each, s in zip(real, found.waits_s, strict=True)
-    ]
-    return waited, found.charged
+    waited = {
+        (each.worker, each.started_s): replace(each, waited_s=s, free=free)
+        for each, s, free in zip(paid, found.waits_s, found.free, strict=True)
+    }
+    return [waited.get((each.worker, each.started_s), each) for each in ran], found.charged
 
 
 def stretches(
     ran: Iterable[RecordedBatch], profile: ProfileTable, devices: Mapping[str, str]
 ) -> Iterator[tuple[float, float]]:
-    """Yield when batches began, and the time that they ran over the profiled median."""
+    """Yield when batches began, and the time that they ran over the profiled median.
+
+    Those that may have waited until earlier ones were paid for do not tell how long they ran.
+    """
     median_s = _medians(profile, devices)
     for batch in ran:
-        ran_s = batch.finished_s - batch.started_s - batch.waited_s
-        yield batch.started_s, ran_s / median_s(batch)
+        if batch.free:
+            yield batch.started_s, (batch.finished_s - batch.started_s) / median_s(batch)
 
 
 def _medians(profile: ProfileTable, devices: Mapping[str, str]) -> Callable[[RecordedBatch], float]:

@@ -10,14 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
+from statistics import median
 from typing import NamedTuple
 
-from headrace.roles.workers.device_time import DeviceTime
+from headrace.roles.workers.device_time import SAVED_S
 from schemas.count_names import CHARGED_S, count_name
 from schemas.records import Report
 from schemas.variant_id import variant_id
 
 ROUNDS = 20  # the waits and what is charged depend on each other; a few rounds suffice
+SURELY = 1.5  # of what batches are charged at most on average, any one is charged less than this
 
 
 class RecordedRun(NamedTuple):
@@ -32,9 +34,11 @@ class RecordedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Payments:
-    """The wait of each batch, s, and the most that a batch of a task is charged, in medians."""
+    """The wait of each batch, s, whether its worker surely owed nothing then, and the most that a
+    batch of a task is charged, in medians."""
 
     waits_s: list[float]
+    free: list[bool]
     charged: dict[str, float]
 
 
@@ -46,17 +50,21 @@ def payments(
     A batch is charged the seconds that it ran, but no more than a multiple of its median: a batch
     that waits for a core uses none. The multiple is that by which all batches of a task together
     are charged what their workers reported. Without reports a batch is charged all that it ran.
+
+    What a single batch is charged is not known, so that a worker's debt is known only from above.
+    If it may owe something, its batch is taken to have run as long as is usual for those before
+    which it surely owed nothing, and to have waited for the rest.
     """
     known = _reported(ran, rates, reports)
-    waits_s, charged = _waits_s(ran, rates, {}), dict.fromkeys(known, inf)
-    if known:
-        waits_s = [0.0] * len(ran)
-    for _ in range(ROUNDS if known else 0):
-        charged = {task: _most(each, ran, waits_s) for task, each in known.items()}
-        before_s, waits_s = waits_s, _waits_s(ran, rates, charged)
-        if waits_s == before_s:
+    charged: dict[str, float] = dict.fromkeys(known, inf)
+    found = Payments([0.0] * len(ran), [False] * len(ran), charged)
+    for _ in range(ROUNDS):
+        if known:
+            charged = {task: _most(each, ran, found.waits_s) for task, each in known.items()}
+        before, found = found, _paid(ran, rates, charged, _usual(ran, found.free))
+        if found == before:
             break
-    return Payments(waits_s, charged)
+    return found
 
 
 class _Reported(NamedTuple):
@@ -121,20 +129,57 @@ def _most(known: _Reported, ran: Sequence[RecordedRun], waits_s: Sequence[float]
     return inf
 
 
-def _waits_s(
-    ran: Iterable[RecordedRun], rates: Mapping[str, float], charged: Mapping[str, float]
-) -> list[float]:
-    accounts: dict[str, DeviceTime] = {}
-    found = []
+def _usual(ran: Sequence[RecordedRun], free: Sequence[bool]) -> dict[str, float]:
+    """Return how long batches run for which their worker paid nothing, in medians, by task; if
+    there are none, the least that any took."""
+    parts: dict[str, list[float]] = {}
+    least: dict[str, float] = {}
+    for each, paid in zip(ran, free, strict=True):
+        part = (each.finished_s - each.started_s) / each.median_s
+        least[each.task] = min(part, least.get(each.task, inf))
+        if paid:
+            parts.setdefault(each.task, []).append(part)
+    usual = least | {task: median(found) for task, found in parts.items()}
+    return {task: max(1.0, part) for task, part in usual.items()}
+
+
+def _paid(
+    ran: Iterable[RecordedRun], rates: Mapping[str, float], charged: Mapping[str, float],
+    usual: Mapping[str, float],
+) -> Payments:  # fmt: skip
+    debts: dict[str, _Debt] = {}
+    waits_s, free = [], []
     for worker, task, started_s, finished_s, median_s in ran:
         if worker not in rates:
-            found.append(0.0)
+            waits_s.append(0.0)
+            free.append(True)
             continue
-        account = accounts.setdefault(worker, DeviceTime(1, rates[worker], started_s))
-        longest_s = max(0.0, finished_s - started_s - median_s)
-        wait_s = min(account.wait_s(0, started_s), longest_s)
-        account.begin(0, started_s + wait_s)
-        most_s = charged.get(task, inf) * median_s
-        account.end(0, min(finished_s - started_s - wait_s, most_s), finished_s)
-        found.append(wait_s)
-    return found
+        first = worker not in debts  # what it owed before is not known
+        debt = debts.setdefault(worker, _Debt(rates[worker], started_s))
+        most_s, took_s = debt.most_wait_s(started_s), finished_s - started_s
+        wait_s = max(0.0, min(most_s, took_s - usual.get(task, 1.0) * median_s))
+        used_s = min(took_s - wait_s, charged.get(task, inf) * median_s)
+        debt.ran(started_s + wait_s, finished_s, SURELY * used_s)
+        waits_s.append(wait_s)
+        free.append(most_s == 0.0 and not first)
+    return Payments(waits_s, free, dict(charged))
+
+
+class _Debt:
+    """The most CPU seconds that a worker may owe. It owes nothing once a batch runs."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate, self._at_s, self._most_s = rate, now, 0.0
+
+    def most_wait_s(self, now: float) -> float:
+        """Return the longest that a batch may wait which is asked for now."""
+        return max(0.0, self._owed_s(now)) / self._rate
+
+    def ran(self, began_s: float, ended_s: float, used_s: float) -> None:
+        """Count a batch."""
+        owed_s = min(0.0, self._owed_s(began_s)) + used_s - self._rate * (ended_s - began_s)
+        self._most_s, self._at_s = max(-self._rate * SAVED_S, owed_s), ended_s
+
+    def _owed_s(self, now: float) -> float:
+        paid_s = self._rate * max(0.0, now - self._at_s)
+        return max(-self._rate * SAVED_S, self._most_s - paid_s)

@@ -71,6 +71,29 @@ def test_a_long_wait_at_a_busy_worker_may_be_a_wait_on_the_broker() -> None:
     assert list(hops_s(answer, reading(answer, before=(EARLIER,)))) == []
 
 
+def test_a_record_that_a_worker_left_unread_tells_no_hop() -> None:
+    """It begins two batches of what it holds meanwhile; if one is of a later record, it reads."""
+    late = structs.replace(READ, received_s=3.5, started_s=3.6, finished_s=4.0)
+    answer = an_answer((DETECT, late))
+    held = replace(EARLIER, received_s=1.9, started_s=2.5, finished_s=2.75)
+    for received_s, hops in ((1.9, []), (2.5, [(2.0, 1.5)])):
+        second = replace(held, received_s=received_s, started_s=2.75, finished_s=3.25)
+        idle = replace(EARLIER, started_s=1.5, finished_s=1.75)
+        at_once = reading(answer, before=(idle, held, second))
+        assert list(hops_s(answer, at_once)) == hops
+
+
+def test_an_item_may_wait_as_long_as_its_batch_ran_not_as_long_as_it_was_paid_for() -> None:
+    answer = an_answer((DETECT, CROWDED))
+    busy = replace(EARLIER, started_s=1.5, finished_s=4.0)
+    long = structs.replace(CROWDED, finished_s=7.0)
+    answer = an_answer((DETECT, long))
+    ran = [*batches([answer])[:1], busy, *batches([answer])[1:]]
+    for waited_s, hops in ((0.0, [(2.0, 0.25)]), (2.0, [])):
+        paid = [*ran[:-1], replace(ran[-1], waited_s=waited_s)]
+        assert list(hops_s(answer, read_at_once(paid))) == hops
+
+
 def test_what_goes_to_an_idle_worker_counts_however_long_it_waits() -> None:
     """A pause of the machine delays a record and then its batch: the longest delays were left out,
     and with them the tail of what a calibration predicts."""
