@@ -159,8 +159,8 @@ def read_at_once(ran: Sequence[RecordedBatch]) -> AtOnce:
     A busy worker stops reading, so that records also wait on the broker. Its items count only if
     they waited in the worker no longer than their batch ran. Those of an idle worker all count, as
     whatever delays a record on its way, such as a pause of the machine, delays its batch, too. None
-    counts that waited while its worker began several batches and all of them of earlier records: a
-    worker that holds too many items stops reading.
+    counts that waited while its worker began several batches of what it held: a worker that holds
+    too many items stops reading.
 
     Records that were sent before a worker's first batch, or while its last one was of another task,
     do not count: a worker that joins a task loads its model and reads the topic from then on, and a
@@ -178,7 +178,7 @@ def read_at_once(ran: Sequence[RecordedBatch]) -> AtOnce:
         if last < 0 or ran_here[last].task != hop.task:
             return False
         meanwhile = ran_here[last + 1 : bisect_left(begun, hop.received_s)]
-        if len(meanwhile) > 1 and all(batch.received_s < sent_s for batch in meanwhile):
+        if sum(batch.received_s < sent_s for batch in meanwhile) > 1:
             return False
         paid_s = ran_here[bisect_left(begun, hop.started_s)].waited_s
         ran_s = hop.finished_s - hop.started_s - paid_s

@@ -60,7 +60,7 @@ def payments(
     found = Payments([0.0] * len(ran), [False] * len(ran), charged)
     for _ in range(ROUNDS):
         if known:
-            charged = {task: _most(each, ran, found.waits_s) for task, each in known.items()}
+            charged = {task: _most(each, ran, found) for task, each in known.items()}
         before, found = found, _paid(ran, rates, charged, _usual(ran, found.free))
         if found == before:
             break
@@ -114,13 +114,18 @@ def _by_task(report: Report) -> dict[str, float]:
     return found
 
 
-def _most(known: _Reported, ran: Sequence[RecordedRun], waits_s: Sequence[float]) -> float:
+def _most(known: _Reported, ran: Sequence[RecordedRun], paid: Payments) -> float:
     """Return the multiple of its median that a batch is charged at most, so that all are charged
-    ``known.seconds``; infinite if they ran no longer than that."""
-    left_s, medians_s = known.seconds, sum(ran[at].median_s for at in known.batches)
+    ``known.seconds``; infinite if they ran no longer than that.
+
+    Those of which it is not known how long they ran do so as the others.
+    """
+    runs = [at for at in known.batches if paid.free[at]] or known.batches
+    medians_s = sum(ran[at].median_s for at in runs)
+    left_s = known.seconds * medians_s / sum(ran[at].median_s for at in known.batches)
     for part, median_s in sorted(
-        ((each.finished_s - each.started_s - waits_s[at]) / each.median_s, each.median_s)
-        for at, each in ((at, ran[at]) for at in known.batches)
+        ((each.finished_s - each.started_s - paid.waits_s[at]) / each.median_s, each.median_s)
+        for at, each in ((at, ran[at]) for at in runs)
     ):
         if part * medians_s >= left_s:
             return max(left_s, 0.0) / medians_s

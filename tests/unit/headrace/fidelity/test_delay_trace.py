@@ -72,7 +72,7 @@ def test_a_long_wait_at_a_busy_worker_may_be_a_wait_on_the_broker() -> None:
 
 
 def test_a_record_that_a_worker_left_unread_tells_no_hop() -> None:
-    """It begins two batches of what it holds meanwhile; if one is of a later record, it reads."""
+    """It begins two batches of what it held meanwhile; if one is of a later record, it reads."""
     late = structs.replace(READ, received_s=3.5, started_s=3.6, finished_s=4.0)
     answer = an_answer((DETECT, late))
     held = replace(EARLIER, received_s=1.9, started_s=2.5, finished_s=2.75)
