@@ -8,7 +8,7 @@ from headrace.arrivals.load_phases import Phases
 from headrace.cells import columns, decimal, ms, percent
 from headrace.results.phase_outcomes import PhaseOutcomes
 from headrace.results.tally import Tally
-from operators.outcomes import OUTCOMES, outcome_of
+from operators.outcomes import LOST, OUTCOMES, outcome_of
 from schemas.records import ANSWERED, Answer
 from schemas.variant_id import variant_key
 from schemas.visible_text import one_line
@@ -78,6 +78,8 @@ def load_text(load: LoadResult) -> str:
         f"  {count} x {one_line(reason)}"
         for reason, count in list(row["reasons"].items())[:REASONS]
     ]
+    if row[LOST] and row[LOST] == row["queries"]:
+        lines.append("no query was answered; check that the pipeline is up: `headrace status FILE`")
     if load.behind_ms > BEHIND_MS:
         lines.append(
             f"the load was up to {load.behind_ms / 1e3:.1f} s behind its times, and latency counts "
