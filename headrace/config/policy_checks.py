@@ -82,7 +82,9 @@ def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
     kinds = known_kinds()
     if kind not in kinds:
         raise source.error(
-            place, f"{{}} is {kind!r}, which is no planner; {suggestion(kind, list(kinds))}"
+            place,
+            f"{{}} is {kind!r}, and no policy of that kind is installed here; "
+            f"{suggestion(kind, list(kinds))}",
         )
     try:
         spec_of(kind)

@@ -123,8 +123,8 @@ def test_the_policy_adds_a_device_above_one_queue_length_and_removes_one_below_a
 # ------------------------------------------------------------------ validated and planned
 
 WRONG = [
-    ({"kind": "queue-lenght"}, "policies.calm.kind is 'queue-lenght', which is no planner; did you "
-     "mean 'queue-length'?"),
+    ({"kind": "queue-lenght"}, "policies.calm.kind is 'queue-lenght', and no policy of that kind "
+     "is installed here; did you mean 'queue-length'?"),
     ({"hihg": 3}, "policies.calm.hihg is no known key; did you mean 'high'?"),
     ({"high": "many"}, "policies.calm.high is 'many'; write a number"),
     ({"low": -1.0}, "policies.calm.low is -1.0; it must be 0 or more"),
@@ -150,7 +150,9 @@ def test_validate_reports_what_the_planner_refuses(tmp_path: Path) -> None:
 
 
 def test_the_kind_is_unknown_without_the_package(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="kind is 'queue-length', which is no planner"):
+    with pytest.raises(
+        PipelineError, match="kind is 'queue-length', and no policy of that kind is installed here"
+    ):
         read_pipeline_file(a_file(tmp_path))
 
 

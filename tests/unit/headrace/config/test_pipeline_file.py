@@ -262,7 +262,11 @@ def test_limits_are_a_time_a_memory_or_both(
         ),
         ("policy: fast", "policy: fats", ":20: policy is 'fats', which is no policy; did you mean"),
         ("  fast: {", "  static: {", ":22: the policy 'static' always exists"),
-        ("kind: static", "kind: statc", ":22: policies.fast.kind is 'statc', which is no planner"),
+        (
+            "kind: static",
+            "kind: statc",
+            ":22: policies.fast.kind is 'statc', and no policy of that kind is installed here",
+        ),
         (
             "{read/forest: 64}",
             "{read/florest: 64}",
