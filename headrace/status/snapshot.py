@@ -18,6 +18,7 @@ from operators.egress.latency_histogram import quantile_s
 from schemas.count_names import count_name
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import DROPPED, FAILED, REFUSED, Lease, MeasuredAccuracy, Plan, Report
 from schemas.variant_id import variant_key
 
@@ -118,6 +119,7 @@ class Snapshot:
     label_trouble: str = ""  # the newest error of the scorer
     shadows: tuple[ShadowFigure, ...] = ()  # without labels: agreement with the best path
     drifted: tuple[Measured, ...] = ()  # measured accuracies that left their profile's interval
+    other_file: tuple[str, ...] = ()  # nodes that run another pipeline file than the board's
 
     def as_json(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object."""
@@ -133,13 +135,15 @@ class Board:
     """The state of one pipeline, fed with its plans and reports.
 
     ``variants`` are (task, variant) in display order; those that only the plan names follow.
-    ``prices`` are $ per hour by device type.
+    ``prices`` are $ per hour by device type; ``file`` is the fingerprint of the pipeline file ("":
+    not known).
     """
 
     pipeline: str
     variants: tuple[tuple[str, str], ...] = ()
     plan: Plan | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
+    file: str = ""
     measured: MeasuredAccuracy | None = None
     _nodes: dict[str, Series] = field(default_factory=dict)
     # Reports of earlier incarnations than the newest, since that one last reported.
@@ -208,8 +212,13 @@ class Board:
             devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
             classes=_classes(rates),
+            other_file=tuple(n for n, s in sorted(alive.items()) if self._differs(s[-1])),
         )
         return _with_labels(_with_plan(found, self.plan), self.measured)
+
+    def _differs(self, report: Report) -> bool:
+        """Return whether a node runs another file; those of old releases do not say."""
+        return "" not in (self.file, report.file) and report.file != self.file
 
     def _rows(
         self,
@@ -275,7 +284,7 @@ def board_of(pipeline: Pipeline, prices: Mapping[str, float] | None = None) -> B
     ``prices`` are $ per hour by device type.
     """
     shown = tuple((task.name, v.name) for task in pipeline.tasks for v in task.variants)
-    return Board(pipeline.name, shown, prices=prices or {})
+    return Board(pipeline.name, shown, prices=prices or {}, file=fingerprint(pipeline))
 
 
 def _row(

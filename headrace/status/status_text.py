@@ -22,6 +22,7 @@ COLUMNS = (
 # Columns omitted, in this order, if the terminal is too narrow: no number is ever truncated.
 DISPENSABLE = ("slots", "batch", "lag", "in/s", "failed/s", "dropped/s", "queued")
 WIDE = 120
+NAMED = 6  # nodes in one line
 
 
 def view(snapshot: Snapshot, width: int = WIDE) -> Any:
@@ -106,6 +107,8 @@ def troubles(snapshot: Snapshot) -> list[str]:
     found = []
     if not snapshot.nodes:
         found.append("no node is reporting; start the pipeline with `headrace up FILE`")
+    if snapshot.other_file:
+        found.append(_other_file(snapshot.other_file))
     if snapshot.paused:
         found.append("paused: queries are refused; resume with `headrace resume FILE`")
     if snapshot.feasible is False:
@@ -119,6 +122,15 @@ def troubles(snapshot: Snapshot) -> list[str]:
         if node.error or node.state not in (NodeState.READY, NodeState.IDLE)
     ]
     return found
+
+
+def _other_file(nodes: tuple[str, ...]) -> str:
+    verb, them = ("does", "it") if len(nodes) == 1 else ("do", "them")
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return (
+        f"{', '.join(nodes[:NAMED])}{more} {verb} not run this state of the pipeline file: "
+        f"a role reads it only at its start; restart {them}, or restore the file"
+    )
 
 
 def _variants(snapshot: Snapshot, width: int) -> Table:

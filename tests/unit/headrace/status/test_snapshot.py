@@ -12,6 +12,7 @@ from headrace.status.status_text import head, troubles, view
 from headrace.terminal import rich_console
 from operators.egress.latency_histogram import bucket
 from schemas.pipeline import Pipeline, Policy, Task, Variant
+from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import Lease, Plan, Report, Settings, SlotState
 
 PIPELINE = Pipeline(
@@ -241,3 +242,21 @@ def test_nodes_that_come_and_go_for_months_are_forgotten() -> None:
             board.see((replace(report, node=f"cpu-{minute}"),))
         board.snapshot(60.0 * minute)
     assert len(board.reports()) == len(board._earlier) == GONE_S / 60 + 1
+
+
+def test_nodes_that_run_another_file_than_the_one_shown_are_named() -> None:
+    """Who edits a running pipeline's file learns that no role has read it again."""
+    board = board_of(PIPELINE)
+    same = replace(worker(10.0, {}), file=fingerprint(PIPELINE))
+    old = replace(worker(10.0, {}), node="cpu-1")  # of a release that does not say
+    board.see([PLAN, same, old])
+    assert board.snapshot(10.0).other_file == ()
+    board.see([replace(same, sent_s=10.2, file="another")])
+    snapshot = board.snapshot(10.2)
+    assert snapshot.other_file == ("cpu-0",)
+    assert troubles(snapshot) == [
+        "cpu-0 does not run this state of the pipeline file: a role reads it only at its start; "
+        "restart it, or restore the file"
+    ]
+    board.see([replace(same, node="cpu-1", sent_s=10.4, file="another")])
+    assert troubles(board.snapshot(10.4))[0].startswith("cpu-0, cpu-1 do not run this state ")
