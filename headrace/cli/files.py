@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -30,7 +31,7 @@ def init(folder: Path, name: str, as_json: bool) -> None:
         print_json({"pipeline": names.pipeline, "files": [str(path) for path in written]})
         return
     listed = "\n".join(f"  {path}" for path in written)
-    print_text(f"pipeline {names.pipeline}:\n{listed}\nnext: headrace up {written[0]}")
+    print_text(f"pipeline {names.pipeline}:\n{listed}\nnext: headrace up {quote(str(written[0]))}")
 
 
 @click.command()

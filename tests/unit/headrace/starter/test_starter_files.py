@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli.files import init
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.user_functions import load_workload
@@ -119,3 +121,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     blocked.write_text("")
     with pytest.raises(PipelineError, match="cannot be written"):
         write_starter(blocked / "below", {"pipeline.yaml": ""})
+
+
+def test_the_next_command_can_be_pasted_for_a_folder_with_a_blank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(init, ["My Reviews"])
+    assert ended.output.splitlines()[-1] == "next: headrace up 'My Reviews/pipeline.yaml'"
