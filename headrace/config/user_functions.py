@@ -19,11 +19,16 @@ from schemas.pipeline import Labels, Pipeline
 WORKLOAD_METHODS = ("queries", "score", "task_inputs", "task_score")
 
 
-def load_workload(file: PipelineFile) -> Any:
-    """Return an instance of the file's workload class; raises ``PipelineError`` without one."""
+def load_workload(file: PipelineFile, instead: str = "") -> Any:
+    """Return an instance of the file's workload class; raises ``PipelineError`` without one.
+
+    ``instead`` tells the user what also serves, such as an option of the command.
+    """
     if not file.workload:
+        other = f"; or {instead}" if instead else ""
         raise PipelineError(
-            f"{file.path}: no workload is named; add a line such as: workload: package.module:Class"
+            f"{file.path}: no workload is named; add a line such as: workload: "
+            f"package.module:Class{other}"
         )
     kind = _imported(file.workload, "workload")
     missing = [name for name in WORKLOAD_METHODS if not callable(getattr(kind, name, None))]

@@ -228,7 +228,8 @@ def _material(file: PipelineFile, options: LoadOptions) -> _Material:
     if options.payload is not None:
         payload = payload_from(options.payload, file.pipeline.input, "the load's --input")
         return _Material(times=times, sizes=sizes, inputs=[(payload, None)], score=None)
-    workload = load_workload(replace(file, workload=options.workload or file.workload))
+    named = replace(file, workload=options.workload or file.workload)
+    workload = load_workload(named, "send one file again and again with --input FILE")
     inputs = inputs_of(workload, len(times), sizes, rng)
     return _Material(times=times, sizes=sizes, inputs=inputs, score=workload.score)
 

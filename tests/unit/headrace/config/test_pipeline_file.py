@@ -601,6 +601,14 @@ def test_invalid_workload_is_reported(tmp_path: Path, old: str, new: str, words:
         load_workload(file)
 
 
+def test_a_missing_workload_names_what_also_serves(tmp_path: Path) -> None:
+    """`headrace load` takes one input instead; a file without a workload can be loaded, too."""
+    text = changed("workload: shop.workload:Postcodes\n", "")
+    file = read_pipeline_file(with_module(tmp_path, text, "wl_none"))
+    with pytest.raises(PipelineError, match="Class; or send one with --input FILE"):
+        load_workload(file, "send one with --input FILE")
+
+
 @pytest.mark.parametrize(
     ("new", "words"),
     [(":number", "number, which is no function"), (":join_all", "has no join_all")],
