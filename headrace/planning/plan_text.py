@@ -85,7 +85,8 @@ def _unprofiled(plan: Allocation) -> list[str]:
 def _devices(plan: Allocation, problem: Problem) -> list[str]:
     """List the replicas by variant, each with its load: arriving items over capacity."""
     arriving = items_per_s(plan, problem)
-    rows = [("variant", "devices", "batch", "load", "items/s", "ms/batch")]
+    took = f"{problem.policy.latency} ms/batch"
+    rows = [("variant", "devices", "batch", "load", "items/s", took)]
     for each in plan.replicas:
         items = arriving.get((each.key, each.device), 0.0)
         able = each.count * device_rate(problem, each)

@@ -97,7 +97,7 @@ def test_the_text_tells_devices_paths_what_binds_and_what_a_change_brings(
     for words in (
         "plates at 130 queries/s, SLO 200 ms, policy loki-paper: accuracy",
         "4 of 4 devices, accuracy",
-        "variant", "load", "items/s", "path", "share", "budget",
+        "variant", "load", "items/s", "p50 ms/batch", "path", "share", "budget",
         "binding constraint: number of devices", "with one more device: ",
         "with 10 % more demand: ",
         "solved by highs in",
