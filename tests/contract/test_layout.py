@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -16,6 +17,7 @@ PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace"
 HEAVY = ("torch", "torchvision", "transformers", "safetensors", "onnxruntime", "sklearn", "PIL")
 
 
+@cache
 def modules() -> list[Path]:
     """Return every module of the six packages, relative to the root, without the packages
     themselves."""
@@ -34,9 +36,12 @@ def test_a_package_is_the_one_in_this_repository(package: str) -> None:
     assert Path(file) == ROOT / package / "__init__.py"
 
 
+installed = cache(packages_distributions)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_other_distribution_owns_a_package_of_this_name(package: str) -> None:
-    owners = set(packages_distributions().get(package, []))
+    owners = set(installed().get(package, []))
     assert owners <= {"headrace"}, (
         f"{owners - {'headrace'}} installs a package {package!r} over ours; uninstall it "
         "or run in an environment of your own"
@@ -86,7 +91,7 @@ def test_nothing_that_starts_often_imports_a_solver() -> None:
 
 
 def test_every_import_is_absolute() -> None:
-    relative = re.compile(r"^\s*from\s+\.", re.MULTILINE)
+    relative = re.compile(r"^[ \t]*from\s+\.", re.MULTILINE)
     assert [str(path) for path in modules() if relative.search((ROOT / path).read_text())] == []
 
 
