@@ -33,11 +33,14 @@ def a_report(**fields: object) -> Report:
     return replace(report, **fields)
 
 
+CROWD = [(encode(report), report) for report in (a_report(node=f"w{n}") for n in range(MANY))]
+
+
 def among_many(*reports: Report) -> RepeatedReports:
     """Return the last reports of a thousand workers and of these."""
     known = RepeatedReports()
-    for number in range(MANY):
-        learn(known, a_report(node=f"w{number}"))
+    for data, report in CROWD:
+        known.remember(data, report)
     for report in reports:
         learn(known, report)
     return known
@@ -53,50 +56,55 @@ def test_a_report_with_other_times_counts_and_offsets_is_a_heartbeat() -> None:
     assert known.beat(encode(later)) == Heartbeat("postcode", "cpu-0", 5.0, 100.2)
 
 
-texts = st.text(max_size=80)
-reports = st.builds(
-    Report,
-    node=st.sampled_from(["a", "b", "n" * 70]),
-    role=st.sampled_from(["worker", "ingress"]),
-    pipeline=st.sampled_from(["p", "q"]),
-    epoch=st.integers(0, 300),
-    incarnation=st.sampled_from([1.0, 2.0]),
-    sent_s=st.floats(100.0, 100.4),
-    state=st.sampled_from(list(NodeState)[:4]),
-    device=st.sampled_from(["", "cpu"]),
-    task=texts,
-    variant=texts,
-    slots=st.lists(st.builds(SlotState, texts, *[st.integers(0, 1 << 40)] * 3)).map(tuple),
-    counts=st.dictionaries(texts, st.floats(0, 1e9), max_size=3),
-    error=texts,
-    file=st.sampled_from(["", "a1"]),
-    held=st.lists(texts, max_size=3).map(tuple),
-    measured=st.sampled_from([{}, {}, {"read/v": 0.5}]),
+# Of every field whose value is news, another value.
+NEWS = {
+    "node": "cpu-1", "role": "ingress", "pipeline": "q", "epoch": 8, "incarnation": 6.0,
+    "state": NodeState.FAILED, "device": "", "task": "reads", "variant": "", "error": "no device",
+    "file": "", "held": ("x", "y"), "measured": {"read/forest": 0.5},
+}  # fmt: skip
+
+
+def test_every_field_is_news_or_differs_in_a_heartbeat() -> None:
+    assert {*NEWS, "sent_s", "slots", "counts"} == set(Report.__struct_fields__)
+
+
+@pytest.mark.parametrize("field", NEWS)
+def test_a_heartbeat_never_hides_news(field: str) -> None:
+    known = among_many(a_report())
+    assert known.beat(encode(a_report(sent_s=100.01))) is not None
+    assert known.beat(encode(a_report(sent_s=100.02, **{field: NEWS[field]}))) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"state": NodeState.LOADING}, {"measured": {"read/v": 0.5}}, {"role": "egress"}],
 )
+def test_no_report_of_a_node_that_is_not_steady_is_a_heartbeat(fields: dict[str, object]) -> None:
+    known = among_many(a_report(**fields))
+    assert known.beat(encode(a_report(sent_s=100.01, **fields))) is None
 
 
-def news(report: Report) -> Report:
-    """Return what a controller must learn at once."""
-    return replace(report, sent_s=0.0, slots=(), counts={})
+texts = st.text(max_size=80)
 
 
-@given(reports, reports | st.none())
-def test_a_heartbeat_never_hides_news(first: Report, other: Report | None) -> None:
-    second = replace(first, sent_s=first.sent_s + 0.01) if other is None else other
-    known = among_many(first)
-    beat = known.beat(encode(second))
-    if beat is not None:
-        assert news(second) == news(first)
-        assert beat == Heartbeat(second.pipeline, second.node, second.incarnation, second.sent_s)
-    short = max(len(first.node), len(first.pipeline)) < 64
-    if (
-        other is None
-        and short
-        and first.role == "worker"
-        and first.state in STEADY
-        and not first.measured
-    ):
-        assert beat is not None
+@given(
+    st.lists(st.builds(SlotState, texts, *[st.integers(0, 1 << 40)] * 3), max_size=3).map(tuple),
+    st.dictionaries(texts, st.floats(0, 1e9), max_size=3),
+    st.sampled_from(["a", "b", "n" * 63]),
+    texts,
+    st.lists(texts, max_size=3).map(tuple),
+)
+def test_whatever_a_steady_worker_does_its_next_report_is_a_heartbeat(
+    slots: tuple[SlotState, ...],
+    counts: dict[str, float],
+    node: str,
+    text: str,
+    held: tuple[str, ...],
+) -> None:
+    first = a_report(node=node, task=text, variant=text, error=text, held=held)
+    second = replace(first, sent_s=100.01, slots=slots, counts=counts)
+    beat = among_many(first).beat(encode(second))
+    assert beat == Heartbeat("postcode", node, 5.0, 100.01)
 
 
 @pytest.mark.parametrize("sent_s", [99.9, 100.0 + SILENT_S])
