@@ -20,6 +20,7 @@ from control.policies.kairos.provisioning import (
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.throughput_bounds import FluidBound, eq15_bounds
 from control.problem.problem import PlanError
+from tests.property_examples import at_most
 
 GPU, CPU, SLOW = PricedType("gpu", 0.5), PricedType("cpu", 0.2), PricedType("slow", 0.1)
 POOL = Pool(
@@ -32,7 +33,7 @@ POOL = Pool(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=4),
     st.integers(9, 30),
@@ -93,7 +94,7 @@ def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top:
     assert found.mixes == len(counts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from((1, 2, 4)), st.integers(1, 9)), min_size=2, max_size=4),
        st.sampled_from((1, 4, 10)), st.sampled_from(("fluid", "eq15")))  # fmt: skip
 def test_cheaper_mix_is_ranked_first_among_equal_bounds(
