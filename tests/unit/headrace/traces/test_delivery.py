@@ -133,7 +133,7 @@ refusals = st.one_of(
 )
 
 
-@given(st.lists(refusals, max_size=60), st.lists(st.integers(1, 5), max_size=8))
+@given(st.lists(refusals, max_size=20), st.lists(st.integers(1, 5), max_size=8))
 def test_every_span_is_taken_or_dropped_within_a_bounded_time(
     said: list[tuple[bool, float | None] | None], counts: list[int]
 ) -> None:
