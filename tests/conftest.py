@@ -17,10 +17,12 @@ from headrace.roles.heap import NEW_OBJECTS
 pytest_plugins = ["tests.failures"]
 
 # Continuous integration uses fixed examples; a developer's runs use new ones, `make check` few of
-# them. Examples have no deadline, so that a busy machine causes no failure.
-settings.register_profile("developer", deadline=None)
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("check", deadline=None, max_examples=20)
+# them. Examples have no deadline, so that a busy machine causes no failure. One that fails prints
+# the line that repeats it on any machine.
+ANY = settings(deadline=None, print_blob=True)
+settings.register_profile("developer", ANY)
+settings.register_profile("ci", ANY, derandomize=True)
+settings.register_profile("check", ANY, max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
 # Brokers of tests live for seconds: without the optimising compiler a start takes 5 s of CPU,

@@ -116,6 +116,12 @@ def test_no_folder_has_more_than_twenty_modules() -> None:
     assert {folder: count for folder, count in counts.items() if count > 20} == {}
 
 
+def test_every_folder_has_its_unit_tests_in_the_same_place() -> None:
+    folders = {path.parent for path in modules()} - {Path("schemas/records")}  # only data
+    tests = {path.parent for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert [str(f) for f in sorted(folders) if ROOT / "tests" / "unit" / f not in tests] == []
+
+
 def test_every_module_begins_with_its_docstring() -> None:
     begins = re.compile(r'r?"""[^\s"]')
     assert [str(path) for path in modules() if not begins.match((ROOT / path).read_text())] == []
