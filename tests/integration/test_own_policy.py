@@ -142,6 +142,7 @@ def test_the_policys_options_are_checked_like_those_of_other_policies(
         read_pipeline_file(a_file(tmp_path, policies={"calm": CALM | changes}))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("here")
 def test_validate_reports_what_the_planner_refuses(tmp_path: Path) -> None:
     file = read_pipeline_file(a_file(tmp_path, policies={"calm": CALM | {"low": 12.0}}))
