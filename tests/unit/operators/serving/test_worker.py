@@ -326,7 +326,7 @@ def test_with_classes_an_urgent_item_runs_without_those_that_would_make_it_late(
     assert len(batch.values) == runs
 
 
-@pytest.mark.parametrize(("floor", "runs"), [(0.99, b"gold"), (0.0, b"bulk")])
+@pytest.mark.parametrize(("floor", "runs"), [(0.99, b"gold"), (0.5, b"bulk"), (0.0, b"bulk")])
 def test_a_class_below_its_floor_goes_ahead_of_items_with_an_earlier_deadline(
     floor: float, runs: bytes
 ) -> None:
@@ -340,8 +340,11 @@ def test_a_class_below_its_floor_goes_ahead_of_items_with_an_earlier_deadline(
     worker.handle(Woke(), 0.0)
     worker.handle(arrived(a_plan([a_lease(batch=1), a_lease("r", slots=(5,))])), 0.0)
     worker.handle(loaded("read/v"), 0.0)
-    batch_of(worker, work(0, "gold", -0.15, 0.05))  # dropped
-    waiting = [work(1, "bulk", -0.75, 0.25), work(2, "gold", 0.1, 0.3)]
+    for each in range(4):
+        batch_of(worker, work(each, "gold", 0.1, 0.3))
+        worker.handle(inferred(each + 1, "gold", finished_s=0.1), 0.1)
+    batch_of(worker, work(4, "gold", -0.15, 0.05))  # dropped: one of five
+    waiting = [work(5, "bulk", -0.75, 0.25), work(6, "gold", 0.1, 0.3)]
     (batch,) = [each for each in batch_of(worker, *waiting) if isinstance(each, Infer)]
     assert batch.values == (runs,)
 
