@@ -10,8 +10,7 @@ from headrace.client.formats import payload_from
 from headrace.client.open_loop import PATIENCE_S, answer_by_s
 from headrace.client.topic_clients import ask_once, new_id
 from headrace.errors import Unsuccessful
-from headrace.results.tally import latency_ms
-from operators.outcomes import outcome_of
+from headrace.results.tally import latency_ms, outcome_text
 from schemas.codec.json_form import json_value, to_json
 from schemas.codec.path_tree import compact
 from schemas.pipeline import Pipeline
@@ -67,7 +66,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def answer_text(answer: Answer) -> str:
     """Return the result on the first line; outcome, latency and variants on the second."""
     lines = [] if answer.outcome != ANSWERED else [_shown(answer.result)]
-    what = outcome_of(answer)
+    what = outcome_text(answer)
     where = f" at {answer.task}" if answer.task else ""
     why = f"{where}: {one_line(answer.reason)}" if answer.reason else where
     lines.append(f"{what}{why} ({latency_ms(answer):.1f} ms, {_variants(answer)})")

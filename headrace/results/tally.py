@@ -88,6 +88,12 @@ def latency_ms(answer: Answer) -> float:
     return (answer.answered_s - answer.created_s) * 1e3
 
 
+def outcome_text(answer: Answer) -> str:
+    """Return the outcome of an answer, with a note if a result without some of its parts exists."""
+    partial = answer.outcome == ANSWERED and answer.incomplete
+    return outcome_of(answer) + (", answered with a part missing" if partial else "")
+
+
 def measured_accuracy(
     sent: Sequence[Sent], answers: Mapping[str, Answer], score: Score
 ) -> Accuracy:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from headrace.results.tally import latency_ms
+from headrace.results.tally import latency_ms, outcome_text
 from headrace.results.waterfall import (
     KAFKA,
     QUEUE,
@@ -64,10 +64,9 @@ def _verdict(answer: Answer) -> str:
     left_ms = (answer.deadline_s - answer.answered_s) * 1e3
     when = f"{abs(left_ms):.1f} ms {'before' if left_ms >= 0 else 'after'} its deadline"
     if answer.outcome == ANSWERED:
-        part = ", answered with a part missing" if answer.incomplete else ""
-        return f"{outcome_of(answer)}{part} {took}, {when}"
+        return f"{outcome_text(answer)} {took}, {when}"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{outcome_of(answer)}{where} {took}, {when}: {one_line(answer.reason)}"
+    return f"{outcome_text(answer)}{where} {took}, {when}: {one_line(answer.reason)}"
 
 
 def _result(answer: Answer) -> str:

@@ -231,6 +231,14 @@ def test_a_reason_with_line_breaks_stays_in_its_line() -> None:
     assert line.startswith("failed: boom answered (1.0 ms, plan 3) (125.0 ms")
 
 
+def test_a_result_without_a_part_is_not_told_as_a_drop_alone() -> None:
+    """The line began with "dropped at classify: ... raised ValueError", below a result."""
+    reason = "classify/net raised ValueError: no"
+    partial = structs.replace(ANSWER, incomplete=True, task="classify", reason=reason)
+    (_, line) = answer_text(partial).splitlines()
+    assert line.startswith(f"dropped, answered with a part missing at classify: {reason} (125.0 ms")
+
+
 def test_an_answer_as_json_has_its_latency() -> None:
     assert answer_json(ANSWER)["latency_ms"] == latency_ms(ANSWER) == 125.0
 
