@@ -6,6 +6,8 @@ Each test prints its measurements.
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import psutil
 import pytest
@@ -26,18 +28,20 @@ AGAIN_CPU_S, AGAIN_S = 1.5, 10.0
 RATE = 50.0  # a base device serves 100/s of size 1, an auxiliary one 50/s
 
 
+def up(broker: str, file: Path) -> Iterator[Rig]:
+    """Run a pipeline file in its folder."""
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    del described["name"]
+    with closing(Rig(broker, file.parent, described)) as rig:
+        rig.up()
+        yield rig
+
+
 @pytest.fixture(scope="module")
 def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("dispatcher")
     text = TEXT.replace("start: {gpu: 1, slow: 2}", "start: {gpu: 1, slow: 1}")
-    described = yaml.safe_load(a_typed_file(folder, text).read_text(encoding="utf-8"))
-    del described["name"]
-    rig = Rig(broker, folder, described)
-    try:
-        rig.up()
-        yield rig
-    finally:
-        rig.close()
+    yield from up(broker, a_typed_file(folder, text))
 
 
 @pytest.fixture
@@ -119,15 +123,7 @@ INNER_RATE = 20.0  # queries/s of three items each; the devices serve some 100 i
 @pytest.fixture(scope="module")
 def running_inner(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("inner")
-    path = a_two_task_file(folder, TWO_TASKS.replace("slo: 250ms", "slo: 2s"))
-    described = yaml.safe_load(path.read_text(encoding="utf-8"))
-    del described["name"]
-    rig = Rig(broker, folder, described)
-    try:
-        rig.up()
-        yield rig
-    finally:
-        rig.close()
+    yield from up(broker, a_two_task_file(folder, TWO_TASKS.replace("slo: 250ms", "slo: 2s")))
 
 
 @pytest.fixture
