@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from headrace.config.sections import FileSection, TaskSection, TierSection, TypeSection
 from headrace.config.yaml_source import Source, suggestion
 
+_ROUNDING = 1e-9  # of sums of decimal prices
+
 
 def check_types(file: FileSection, source: Source) -> None:
     """Check that a limit or a budget bounds device types, and that named types exist."""
@@ -18,6 +20,7 @@ def check_types(file: FileSection, source: Source) -> None:
                 ("cluster", key), "{} is for types of devices, and cluster.types names none"
             )
     check_type_names(file, source)
+    check_start(file, source)
     for name, each in types.items():
         check_type(name, each, source)
     if types and file.cluster.budget is None and not file.cluster.start:
@@ -70,6 +73,25 @@ def check_type_names(file: FileSection, source: Source) -> None:
             raise source.error(
                 ("cluster", "start", name), f"{{}} is no type; {suggestion(name, types)}"
             )
+
+
+def check_start(file: FileSection, source: Source) -> None:
+    """Check that the initial mix is within the budget and the limits of its types."""
+    types, start, budget = file.cluster.types or {}, file.cluster.start or {}, file.cluster.budget
+    for name, count in start.items():
+        most = types[name].most
+        if most is not None and count > most:
+            raise source.error(
+                ("cluster", "start", name),
+                f"{{}} is {count}, above the type's most of {most}; lower it, or raise most",
+            )
+    cost = sum(types[name].price * count for name, count in start.items())
+    if budget is not None and cost > budget + _ROUNDING:
+        raise source.error(
+            ("cluster", "start"),
+            f"{{}} costs {cost:g} $ per hour, above cluster.budget of {budget:g}; start with "
+            "fewer devices, or raise the budget",
+        )
 
 
 def check_sizes(file: FileSection, source: Source) -> None:

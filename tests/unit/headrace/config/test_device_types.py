@@ -39,3 +39,30 @@ def test_a_share_that_cannot_be_kept_is_refused(tmp_path: Path, share: str, comp
     text = RANK.replace("slow: {device: emulated", f"slow: {{{share}")
     with pytest.raises(PipelineError, match=complaint):
         read_pipeline_file(a_typed_file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "start", "complaint"),
+    [
+        (
+            "price: 0.5", "{gpu: 2, slow: 2}",
+            "cluster.start costs 1.4 \\$ per hour, above cluster.budget of 1.2; start with fewer "
+            "devices, or raise the budget",
+        ),
+        (
+            "price: 0.5, most: 1", "{gpu: 2}",
+            "cluster.start.gpu is 2, above the type's most of 1; lower it, or raise most",
+        ),
+    ],
+)  # fmt: skip
+def test_a_first_mix_above_a_limit_is_refused(
+    tmp_path: Path, gpu: str, start: str, complaint: str
+) -> None:
+    text = RANK.replace("price: 0.5", gpu).replace("  budget", f"  start: {start}\n  budget")
+    with pytest.raises(PipelineError, match=complaint):
+        read_pipeline_file(a_typed_file(tmp_path, text))
+
+
+def test_a_first_mix_may_cost_the_whole_budget(tmp_path: Path) -> None:
+    text = RANK.replace("  budget", "  start: {gpu: 2, slow: 1}\n  budget")
+    assert len(read_pipeline_file(a_typed_file(tmp_path, text)).cluster.workers) == 3
