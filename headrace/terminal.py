@@ -46,8 +46,8 @@ def display() -> Iterator["Console"]:
 
 
 @contextlib.contextmanager
-def library_output_on_stderr() -> Iterator[None]:
-    """Write what libraries print from C to stderr instead of stdout.
+def library_output_hidden() -> Iterator[None]:
+    """Hide what libraries print from C to stdout.
 
     HiGHS prints a line of its own when it repairs a solution, whatever its options say.
     """
@@ -56,8 +56,9 @@ def library_output_on_stderr() -> Iterator[None]:
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)  # or what was printed before would follow
-    stdout = os.dup(1)
-    os.dup2(2, 1)
+    stdout, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     try:
         yield
     finally:

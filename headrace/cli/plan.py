@@ -17,7 +17,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.terminal import library_output_on_stderr, print_json, print_text, say
+from headrace.terminal import library_output_hidden, print_json, print_text, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -201,7 +201,7 @@ def _mix(
     if demand is not None:
         of_rankings = {"bound": asked.bound, "pick": asked.pick}
         _refuse(of_rankings, "the cheapest mix, which is found by the fluid bound; leave it out")
-        with library_output_on_stderr():
+        with library_output_hidden():
             found = cheapest_mix(file, asked, demand[0])
         print_json(cheapest_as_json(found)) if as_json else print_text(cheapest_text(found))
         return INFEASIBLE if found.found is None else 0

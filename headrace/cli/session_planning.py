@@ -19,7 +19,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.terminal import library_output_on_stderr, print_json, print_text, progress, say
+from headrace.terminal import library_output_hidden, print_json, print_text, progress, say
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
@@ -178,7 +178,7 @@ def schedule(
         raise click.UsageError(
             "give either FILE with --sessions and --recorded, or --instance without FILE"
         )
-    with library_output_on_stderr():
+    with library_output_hidden():
         made = schedule_by(read, objective, policy)
     if as_json:
         print_json(line(read, made) | (sessions_file.as_json(planned, made) if planned else {}))

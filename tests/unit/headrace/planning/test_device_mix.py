@@ -339,7 +339,7 @@ def test_a_thousand_types_are_ranked_where_the_budget_affords_few_of_them(
     assert "affords more than 64,000 mixes of 1000 types; lower the budget" in told
 
 
-def test_json_stands_alone_on_stdout_where_the_solver_prints_a_line(
+def test_a_line_that_the_solver_prints_is_hidden(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """HiGHS prints one as it repairs a solution with a million devices."""
@@ -359,5 +359,5 @@ def test_json_stands_alone_on_stdout_where_the_solver_prints_a_line(
     path = a_typed_file(tmp_path, text, "size,probability\n" + rows, seconds)
     assert run(["plan", str(path), "--demand", "1e6", "--cheapest", "--json"]) == 0
     written = capfd.readouterr()
-    assert "tmpSolver.run()" in written.err
+    assert written.err == ""
     assert json.loads(written.out)["demand"] == 1e6
