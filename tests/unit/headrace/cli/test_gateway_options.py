@@ -3,12 +3,12 @@
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.gateway import gateway
+from headrace.cli.main import headrace
 
 
 def test_bodies_in_flight_have_room_for_the_largest_one() -> None:
     options = ["--most-bytes", "1000", "--most-bytes-held", "999"]
-    ended = CliRunner().invoke(gateway, ["examples/words/pipeline.yaml", *options])
+    ended = CliRunner().invoke(headrace, ["gateway", "examples/words/pipeline.yaml", *options])
     assert ended.exit_code == 2
     assert "--most-bytes-held (999) is below --most-bytes (1000); raise it" in ended.output
 
@@ -24,7 +24,7 @@ def test_bodies_in_flight_have_room_for_the_largest_one() -> None:
 def test_a_time_in_which_no_request_could_arrive_is_refused(
     given: tuple[str, str], told: str
 ) -> None:
-    ended = CliRunner().invoke(gateway, ["examples/words/pipeline.yaml", *given])
+    ended = CliRunner().invoke(headrace, ["gateway", "examples/words/pipeline.yaml", *given])
     assert ended.exit_code == 2
     assert told in ended.output
     assert "write 1ms or more" in ended.output
