@@ -85,9 +85,10 @@ def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
     Example:
       headrace down examples/postcode/pipeline.yaml
     """
-    from headrace.cluster.up import down_from_here
+    from headrace.cluster.up import down_from_here, name_to_end
 
-    ended, purged, text = down_from_here(read_file(file), bootstrap, purge=purge)
+    whole = read_file(file).pipeline if purge else None
+    ended, purged, text = down_from_here(name_to_end(file), bootstrap, whole)
     row = {"was_up": ended} | ({"purged": purged.as_json()} if purged else {})
     print_json(row) if as_json else print_text(text)
 

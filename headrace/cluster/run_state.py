@@ -52,10 +52,22 @@ def read_state(directory: Path) -> RunState | None:
 
 def neighbours(directory: Path) -> list[RunState]:
     """Return the other runs on this machine with a live process, by pipeline."""
-    if not directory.parent.is_dir():
+    return [run for each, run in living(directory.parent) if each != directory]
+
+
+def living(runs: Path) -> list[tuple[Path, RunState]]:
+    """Return the run directories in a folder that have a live process, with their states."""
+    if not runs.is_dir():
         return []
-    others = sorted(each for each in directory.parent.iterdir() if each != directory)
-    return [state for each in others if (state := read_state(each)) is not None and state.left]
+    states = [(each, read_state(each)) for each in sorted(runs.iterdir())]
+    return [(each, state) for each, state in states if state is not None and state.left]
+
+
+def run_of(file: Path, runs: Path) -> RunState | None:
+    """Return the run with a live process that was started with a pipeline file; ``runs`` is the
+    folder of the run directories."""
+    whole = file.resolve()
+    return next((run for _, run in living(runs) if Path(run.file).resolve() == whole), None)
 
 
 def write_state(directory: Path, state: RunState) -> None:

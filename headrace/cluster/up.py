@@ -25,13 +25,14 @@ from headrace.cluster.local_run import (
 )
 from headrace.cluster.purge import Purged
 from headrace.cluster.purge import purge as purged_from
-from headrace.cluster.run_state import RunState, clear_state, neighbours, write_state
-from headrace.config.pipeline_file import PipelineFile
+from headrace.cluster.run_state import RunState, clear_state, neighbours, run_of, write_state
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.validation import check_plannable
-from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted
+from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted, PipelineError
 from headrace.processes import HEADRACE, Process, environment, run_directory
 from headrace.service_manager import service_manager
 from headrace.terminal import print_json, print_text, say
+from schemas.pipeline import Pipeline
 from schemas.records import Plan, Settings
 from streams.kafka.kafka_config import KafkaConfig
 
@@ -244,12 +245,25 @@ def _relay(lines: TextIO) -> None:
 # ---------------------------------------------------------------------- down
 
 
+def name_to_end(path: Path) -> str:
+    """Return the name of the pipeline of a file, also of one that has become wrong since `up`.
+
+    Raises ``PipelineError`` for a wrong file that nothing on this machine was started with.
+    """
+    try:
+        return read_pipeline_file(path).pipeline.name
+    except PipelineError:
+        run = run_of(path, run_directory("any").parent)
+        if run is None:
+            raise
+        return run.pipeline
+
+
 def down_from_here(
-    file: PipelineFile, bootstrap: str | None, *, purge: bool
+    name: str, bootstrap: str | None, purge: Pipeline | None
 ) -> tuple[bool, Purged | None, str]:
-    """End the pipeline's run on this machine; return whether there was one, the purged topics and
-    records, and a text for the user."""
-    name = file.pipeline.name
+    """End a pipeline's run on this machine; return whether there was one, the purged topics and
+    records of the pipeline ``purge``, if any, and a text for the user."""
     directory = run_directory(name)
     borrowed = handed_over(directory)
     state = take_down(directory)
@@ -258,11 +272,11 @@ def down_from_here(
     lines = [f"{name} is down" if state else f"{name} is not up on this machine"]
     purged = None
     try:
-        if purge:
+        if purge is not None:
             # The broker that `up` started has ended with it: start it again for the purge.
             known = None if state is None or ours else state.bootstrap
             kafka = reached(bootstrap or known)
-            purged = purged_from(kafka, file.pipeline)
+            purged = purged_from(kafka, purge)
             lines.append(purged.text(name))
     finally:
         if state is not None and ours:

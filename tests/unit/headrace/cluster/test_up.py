@@ -1,6 +1,14 @@
-"""Settings left by commands of an earlier run, as `up` reports them."""
+"""Settings left by commands of an earlier run, as `up` reports them; what `down` ends."""
 
-from headrace.cluster.up import commanded_settings
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.run_state import RunState, write_state
+from headrace.cluster.up import commanded_settings, name_to_end
+from headrace.errors import PipelineError
+from headrace.processes import Process, run_directory
 from schemas.records import Settings
 
 FILED = Settings(policy="loki", slo_s=0.3, filed_policy="loki", filed_slo_s=0.3)
@@ -22,3 +30,22 @@ def test_settings_left_by_commands_are_named_with_the_command_that_resets_them()
         "cpu-1, cpu-2 drained (to reset: `headrace restore FILE cpu-1`)",
         "paused (to reset: `headrace resume FILE`)",
     ]
+
+
+def test_a_pipeline_whose_file_has_become_wrong_can_still_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typo in the file of a running pipeline, or a policy package that was removed."""
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("name: words\nslow: 2s\n")
+    with pytest.raises(PipelineError, match="slow"):
+        name_to_end(file)
+    me = Process.found("up", os.getpid())
+    directory = run_directory("words")
+    directory.mkdir(parents=True)
+    run = RunState(pipeline="words", file=str(file), bootstrap="", supervisor=me)
+    write_state(directory, run)
+    assert name_to_end(file) == "words"
+    with pytest.raises(PipelineError, match="not there"):
+        name_to_end(tmp_path / "other.yaml")
