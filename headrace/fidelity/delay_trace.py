@@ -8,7 +8,7 @@ window predicts itself.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, cycle, pairwise
 
 from control.per_query.batching import DUE
 from headrace.fidelity.payments import RecordedRun, payments
@@ -266,12 +266,15 @@ def stretches(
 ) -> Iterator[tuple[float, float]]:
     """Yield when batches began, and the time that they ran over the profiled median.
 
-    Those that may have waited until earlier ones were paid for do not tell how long they ran.
+    Those that may have waited until earlier ones were paid for do not tell how long they ran, and
+    take the times of the others in turn. Without them a batch before a busy time would stand for
+    all of it, and it is often a long one that made the time busy.
     """
-    median_s = _medians(profile, devices)
-    for batch in ran:
-        if batch.free:
-            yield batch.started_s, (batch.finished_s - batch.started_s) / median_s(batch)
+    found, median_s = list(ran), _medians(profile, devices)
+    known = [(x.finished_s - x.started_s) / median_s(x) for x in found if x.free]
+    told, others = iter(known), cycle(known)
+    for batch in found if known else ():
+        yield batch.started_s, next(told if batch.free else others)
 
 
 def _medians(profile: ProfileTable, devices: Mapping[str, str]) -> Callable[[RecordedBatch], float]:

@@ -17,9 +17,11 @@ from headrace.fidelity.delay_trace import (
     read_at_once,
     seen,
     starts_s,
+    stretches,
     ways_in_s,
     ways_out_s,
 )
+from headrace.roles.profile_lookups import latency_of
 from operators.models.emulated import Emulated, Stretched
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
@@ -214,6 +216,21 @@ def test_real_batches_are_grouped_by_task_and_size() -> None:
     assert {task: {s for _, s in of} for task, of in found.starts.items()} == {
         "detect": {0.5}, "read": {0.75}
     }  # fmt: skip
+
+
+def test_batches_of_an_unknown_run_take_the_times_of_the_others_in_turn() -> None:
+    median_s = latency_of(TABLE, "cuda:0")("locate/net", 1)
+    first = RecordedBatch(
+        worker="w0", variant="locate/net", size=1, received_s=0.0, started_s=0.0,
+        finished_s=2 * median_s,
+    )  # fmt: skip
+    second = replace(first, started_s=1.0, finished_s=1.0 + 3 * median_s)
+    owing = [replace(first, started_s=2.0 + n, finished_s=9.0, free=False) for n in range(3)]
+    devices = {"w0": "cuda:0"}
+    found = list(stretches([first, second, *owing], TABLE, devices))
+    assert [at_s for at_s, _ in found] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [round(value, 6) for _, value in found] == [2.0, 3.0, 2.0, 3.0, 2.0]
+    assert list(stretches(owing, TABLE, devices)) == []
 
 
 def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> None:
