@@ -20,6 +20,7 @@ TEXT = (
 )
 PRICES = {"gpu": 0.5, "slow": 0.2}
 RATE = 30.0
+BURST = 150.0  # a fast device serves 100/s of size 1, a slow one 50/s
 WITHIN_S = 120.0  # 10 s on an idle machine
 
 
@@ -44,3 +45,15 @@ def test_load_rents_a_device_that_serves_and_nothing_is_lost(tmp_path: Path, bro
     assert {"gpu": 0, "slow": 1} in planned
     assert planned[-1] == {"gpu": 1, "slow": 0}
     assert all(sum(PRICES[t] * n for t, n in mix.items()) <= 1.2 + 1e-9 for mix in planned)
+
+
+def test_a_mix_that_shrinks_while_queries_wait_loses_nothing(tmp_path: Path, broker: str) -> None:
+    """The budget falls to one slow device as three times what it serves arrives."""
+    with rig_brought_up(broker, tmp_path, a_typed_file(tmp_path, TEXT)) as rig:
+        rig.offer(BURST)
+        rig.until(lambda: len(rented(rig)) > 1, "more than one device", WITHIN_S)
+        assert rig.command("set-budget", budget="0.2").ok
+        rig.until(lambda: rented(rig) == ["slow-0"], "the slow device alone", WITHIN_S)
+        rig.pass_time(1)
+        assert len(rig.asked) > len(rig.answers)
+        check_one_answer_each(rig)
