@@ -236,6 +236,14 @@ def test_equal_demands_take_the_plan_that_costs_less() -> None:
     assert schedule(instance, "goodput").plans == (1,)
 
 
+def test_no_cost_bounds_a_schedule_that_cannot_serve_a_session_without_plans() -> None:
+    plan = PlanOption((PlanItem("near", 1),))
+    sessions = Candidate("a", 1.0, (plan,)), Candidate("b", 1.0, ())
+    made = schedule(Instance(tiers={"near": Tier(1, 2.0)}, sessions=sessions), "cost")
+    assert (made.plans, made.feasible) == ((0, None), False)
+    assert (made.bound, made.ratio) == (None, None)
+
+
 def test_the_same_instance_has_the_same_schedule() -> None:
     instance = drawn(400, 1, 40, (1.0, 2.0))
     assert schedule(instance, "goodput") == schedule(instance, "goodput")
