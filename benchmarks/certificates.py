@@ -3,17 +3,17 @@
     python -m benchmarks.certificates OUT_DIR [--rows cluster ramsis postcode] [--seconds S]
         [--simulations N] [--repeats N] [--loki DATA_DIR] [--ramsis DATA_DIR]
 
-For every row: one calibration at half of its load, at its load and, half as long, at 1.5 times its
-load, then certificates (docs/explanation/certificate.md) at 0.5, 1 and 1.5 times the load, with two
-other policies, and with another number of devices. ``cluster``: 20 emulated devices (Loki's traffic
-pipeline with its data, else the shipped pipeline); ``ramsis``: 60 emulated workers that choose for
-every batch (needs its data); ``postcode``: the shipped pipeline on its real models, 4 CPU workers.
+For every row: one calibration at half of its load and at its load, then certificates
+(docs/explanation/certificate.md) at 0.5, 1 and 1.5 times the load, with two other policies, and
+with another number of devices. ``cluster``: 20 emulated devices (Loki's traffic pipeline with its
+data, else the shipped pipeline); ``ramsis``: 60 emulated workers that choose for every batch
+(needs its data); ``postcode``: the shipped pipeline on its real models, 4 CPU workers.
 
 The exit code is 1 if a metric is missed, a null model is better in some metric, or the order of the
 policies differs from the live one. OUT_DIR keeps pipelines, calibrations and certificates, and
 ``certificates.md`` has all of them, misses too, with commit, date, machine and its load, and the
 order of the policies, predicted and live. Run it on an idle machine. Per row, the calibration takes
-(5 x S + 20) s and each of the six cases three live runs of S s, times the dilation of the row, plus
+(4 x S + 20) s and each of the six cases three live runs of S s, times the dilation of the row, plus
 some 60 s per live run for start-up and broker.
 """
 

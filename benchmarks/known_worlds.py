@@ -5,8 +5,8 @@
 
 The postcode pipeline is played in virtual time on machines of ``benchmarks/known_machine.py``. Each
 is calibrated as ``headrace calibrate --rate 12`` does (under ``loki``, in four phases of
-``--seconds`` and two of half as long), several times. Every calibration predicts the cases
-``CASES`` by the mean of its simulations. The truth are ``--runs`` plays on the machine itself.
+``--seconds``), several times. Every calibration predicts the cases ``CASES`` by the mean of its
+simulations. The truth are ``--runs`` plays on the machine itself.
 
 A row has the true mean of a run and its standard deviation, the error of the mean prediction with
 its standard error, and the share of certificates that would be met: each calibration against three
@@ -43,7 +43,7 @@ from schemas.records import Answer, Report
 from streams.simulated.world import World
 
 CASES = (("accurate", 12.0), ("loki", 12.0), ("loki", 6.0), ("loki", 18.0))  # policy, queries/s
-RATE_QPS = 12.0  # calibrated, with half of it and 1.5 times it
+RATE_QPS = 12.0  # calibrated, and half of it
 VARIANTS = {"locate": "deep", "read": "committee"}  # of both policies at these rates
 BATCHES = 8  # the largest batch whose median is given
 LIVE, TRIES = 3, 40  # runs of a certificate; certificates for each calibration
@@ -126,7 +126,7 @@ def calibrated(known: KnownWorld, seed: int, seconds: float) -> World:
     """Return the calibration of a known machine, as ``headrace calibrate`` measures it."""
     file, written = postcode(), Written()
     request = CalibrationRequest(file=file, rates_qps=(RATE_QPS,), seconds=seconds, seed=seed)
-    steps = steps_of(rates_of(request), request.passes)
+    steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(seed))
     run = a_run(known, "loki", Recorded(times), 1000 + seed)
     began_s = simulated(run, lambda sent: None, (written,)).first_s

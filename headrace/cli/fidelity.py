@@ -112,8 +112,7 @@ def _show_history(path: Path, as_json: bool) -> int:
 @pipeline_argument
 @click.option("--rate", type=NumberRange(0, min_open=True), multiple=True, metavar="QPS",
               help="Queries/s to measure at; a single rate also at half of it. Default: a "
-              "quarter and a half of the planned capacity. Unless several rates are given, also "
-              "half as long at 1.5 times the highest.")  # fmt: skip
+              "quarter and a half of the planned capacity.")  # fmt: skip
 @click.option("--seconds", type=DURATION, default="20s", show_default=True,
               help="Time at each rate in each pass.")  # fmt: skip
 @click.option("--passes", type=click.IntRange(1), default=2, show_default=True,

@@ -1,6 +1,6 @@
 """``headrace calibrate``: measure the machine on a live run of its own, apart from judged runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -33,14 +33,12 @@ from streams.simulated.world import Phase, World
 
 LOADS = (0.25, 0.5)  # of the planned capacity, without --rate
 HALF = 0.5  # with one --rate: also this part of it
-BUSY = 1.5  # of the highest rate, unless several are given: what batches cost depends on the load
-BRIEF = 0.5  # part of ``seconds`` at the busy rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRequest:
-    """The measurements to take: the rates (queries/s of the pipeline's time; ``rates_of``) for
-    ``seconds`` each, in each of ``passes``, upwards and downwards in turn."""
+    """The measurements to take: every rate (queries/s of the pipeline's time) for ``seconds``, in
+    each of ``passes``, upwards and downwards in turn."""
 
     file: PipelineFile
     rates_qps: tuple[float, ...] = ()
@@ -66,7 +64,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     Raises as ``live_environment`` does, and ``Unsuccessful`` if too few queries were answered to
     measure.
     """
-    steps = steps_of(rates_of(request), request.passes)
+    steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(request.seed))
     queries = sized(request.file, Recorded(times), request.seed)
     with (
@@ -83,21 +81,14 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     return calibration_of(request, steps, times, system)
 
 
-def rates_of(request: CalibrationRequest) -> dict[float, float]:
-    """Return the rates to measure, ascending, with the seconds of each in a pass.
+def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
+    """Return the rates to measure, ascending; without any, parts of the planned capacity.
 
-    Several rates are those given. One is measured also at half of it, and without any parts of the
-    planned capacity are; both also, briefly, at ``BUSY`` times the highest. Raises
-    ``CalibrationError`` if no rate is given and nothing can be planned.
+    Raises ``CalibrationError`` if they are not given and nothing can be planned.
     """
-    given, seconds = request.rates_qps, request.seconds
-    if len(set(given)) > 1:
-        return dict.fromkeys(sorted(given), seconds)
-    rates = (HALF * given[0], given[0]) if given else _planned_qps(request)
-    return dict.fromkeys(rates, seconds) | {_rounded(BUSY * rates[-1]): BRIEF * seconds}
-
-
-def _planned_qps(request: CalibrationRequest) -> tuple[float, ...]:
+    if request.rates_qps:
+        rates = request.rates_qps if len(request.rates_qps) > 1 else (HALF * request.rates_qps[0],)
+        return tuple(sorted({*rates, *request.rates_qps}))
     try:
         found = plannable_demand(
             request.file, policies=[request.policy or request.file.pipeline.policy]
@@ -107,24 +98,22 @@ def _planned_qps(request: CalibrationRequest) -> tuple[float, ...]:
     most = float(found[0]["demand_qps"])
     if most <= 0:
         raise CalibrationError("no demand can be planned for; give --rate, in queries/s")
-    return tuple(_rounded(load * most) for load in LOADS)
+    return tuple(float(f"{load * most:.3g}") for load in LOADS)
 
 
-def _rounded(rate_qps: float) -> float:
-    return float(f"{rate_qps:.3g}")
-
-
-def steps_of(rates: Mapping[float, float], passes: int) -> tuple[CalibrationStep, ...]:
-    """Return the parts of the run, by the seconds of each rate: rates ascending and descending in
-    turn, so that a drift of the machine is not taken for an effect of the rate."""
-    steps: list[CalibrationStep] = []
-    at_s = 0.0
-    for number in range(passes):
-        order = list(rates.items())
-        for rate_qps, seconds in order if number % 2 == 0 else order[::-1]:
-            steps.append(CalibrationStep(rate_qps, at_s, at_s + seconds))
-            at_s += seconds
-    return tuple(steps)
+def steps_of(
+    rates_qps: Sequence[float], seconds: float, passes: int
+) -> tuple[CalibrationStep, ...]:
+    """Return the parts of the run: rates ascending and descending in turn, so that a drift of the
+    machine is not taken for an effect of the rate."""
+    order = [
+        rate
+        for number in range(passes)
+        for rate in (rates_qps if number % 2 == 0 else rates_qps[::-1])
+    ]
+    return tuple(
+        CalibrationStep(rate, at * seconds, (at + 1) * seconds) for at, rate in enumerate(order)
+    )
 
 
 def arrivals(steps: Sequence[CalibrationStep], rng: np.random.Generator) -> Times:

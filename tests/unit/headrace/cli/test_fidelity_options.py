@@ -2,13 +2,10 @@
 
 import json
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.fidelity import print_certificate
@@ -128,36 +125,16 @@ def test_miss_exits_1_and_prints_the_judged_metrics(
 
 def test_rates_rise_and_fall_so_that_drift_does_not_look_like_a_rate_effect(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
-    one, several = ((40.0,), (40.0, 40.0)), ((40.0, 10.0), (10.0, 40.0, 10.0))
-    for asked in one:
-        found = rates_of(CalibrationRequest(file=file, rates_qps=asked, seconds=8.0))
-        assert list(found.items()) == [(20.0, 8.0), (40.0, 8.0), (60.0, 4.0)]
-    for asked in several:
-        found = rates_of(CalibrationRequest(file=file, rates_qps=asked, seconds=8.0))
-        assert list(found.items()) == [(10.0, 8.0), (40.0, 8.0)]
-    low, high, busy = rates_of(CalibrationRequest(file=file, policy="loki"))
-    assert 0 < low < high < busy
-    steps = steps_of({10.0: 5.0, 30.0: 5.0}, 2)
+    assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0,))) == (20.0, 40.0)
+    assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0, 10.0))) == (10.0, 40.0)
+    low, high = rates_of(CalibrationRequest(file=file, policy="loki"))
+    assert 0 < low < high
+    steps = steps_of((10.0, 30.0), 5.0, 2)
     assert [step.rate_qps for step in steps] == [10.0, 30.0, 30.0, 10.0]
     times = arrivals(steps, np.random.default_rng(0))
     assert list(times) == sorted(times)
     counts = [int(((times >= s.from_s) & (times < s.until_s)).sum()) for s in steps]
     assert [20 < n < 85 for n in counts] == [True, False, False, True]
-
-
-@given(
-    st.dictionaries(st.floats(1.0, 9.0), st.floats(0.5, 9.0), min_size=1, max_size=4),
-    st.integers(1, 4),
-)
-def test_steps_follow_each_other_and_every_pass_has_each_rate_for_its_seconds(
-    rates: dict[float, float], passes: int
-) -> None:
-    steps = steps_of(rates, passes)
-    assert steps[0].from_s == 0.0
-    assert all(before.until_s == after.from_s for before, after in pairwise(steps))
-    for rate, seconds in rates.items():
-        spans = [step.until_s - step.from_s for step in steps if step.rate_qps == rate]
-        assert spans == [pytest.approx(seconds)] * passes
 
 
 def test_queries_have_the_sizes_of_their_file_or_those_that_the_pipeline_names(
