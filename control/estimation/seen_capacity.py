@@ -37,10 +37,11 @@ addition; if the ratio exceeds ``MORE``, the known level is reset to 1:
 Queries with deadlines that no plan promised (expired when ingress read them, or nearer than the
 SLO) do not count, so that a client that sends them harms only itself.
 
-The window after a drained one, or after a plan that admits ``LESS``, is not judged, because its
-queries were admitted before. The decrease to the served rate and the slow growth follow congestion
-control (Chiu and Jain 1989; Mascolo et al. 2001 for the decrease; Brakmo and Peterson 1995 for the
-standing queue). The level is at most 1, so a plan that delivers its capacity is not throttled.
+The window after a drained one, or after a plan that admits ``LESS`` or has ``MORE`` capacity than
+any since the last fall, is not judged, because its queries were admitted before. The decrease to
+the served rate and the slow growth follow congestion control (Chiu and Jain 1989; Mascolo et al.
+2001 for the decrease; Brakmo and Peterson 1995 for the standing queue). The level is at most 1, so
+a plan that delivers its capacity is not throttled.
 """
 
 from typing import NamedTuple
@@ -99,7 +100,8 @@ class SeenCapacity:
         if capacity_qps > most_qps:
             if most_qps > 0:
                 self._level = 1.0 - (1.0 - self._level) * most_qps / capacity_qps
-                self._known = 1.0 if capacity_qps > MORE * most_qps else self._known
+                if capacity_qps > MORE * most_qps:
+                    self._known, self._bad = 1.0, min(self._bad, -1)
             self._most_qps = capacity_qps
 
     def judge(self, ended: Window) -> None:

@@ -155,6 +155,18 @@ def test_a_plan_that_admits_less_is_judged_by_the_queries_that_it_admits() -> No
     assert after == pytest.approx([1.0, 1.0, 0.8 * KEPT])
 
 
+def test_a_plan_with_more_capacity_is_not_judged_by_the_queries_of_the_one_before() -> None:
+    """At a cold start a small plan is in force until models are loaded; its misses are not the
+    next plan's."""
+    capacity = SeenCapacity()
+    serves(capacity, 50.0)
+    assert shares([(30, 20, 0)], capacity) == [1.0]
+    serves(capacity, 120.0)
+    assert shares([(40, 20, 0), (110, 10, 0)], capacity) == [1.0, 1.0]
+    after = shares([(60, 60, 0)] * 2, capacity)
+    assert after == pytest.approx([1.0, KEPT * 1.0])
+
+
 def test_admission_recovers_slowly_under_load_and_quickly_without_load() -> None:
     after = [(20, 80, 50)] * 12
     busy, calm = shares([*after, *[(100, 0, 50)] * 4]), shares([*after, *[(100, 0, 0)] * 4])
