@@ -69,12 +69,14 @@ class ObservedPaces:
     def __init__(self) -> None:
         # By owner, then by variant and tier: the batches and the time of the last ones.
         self._ran: dict[str, dict[tuple[str, str], tuple[Ran, float]]] = {}
+        self._shared: tuple[float, Paces] | None = None  # those of no owner, and when
 
     def add(self, stage: StageSeconds, new: Ran, now: float) -> None:
         """Add batches of a stage."""
         rows = self._ran.setdefault(stage.owner, {})
         before, _ = rows.get((stage.variant, stage.tier), (NONE_RAN, now))
         rows[stage.variant, stage.tier] = before.followed_by(new, MEMORY), now
+        self._shared = None
 
     def forget(self, now: float) -> None:
         """Discard the batches of owners whose paces no longer count."""
@@ -85,14 +87,20 @@ class ObservedPaces:
         }
 
     def of(self, session: str, now: float) -> Paces:
-        """Return the paces that apply to a session."""
-        found = {
+        """Return the paces that apply to a session. Those of sessions without own devices are
+        determined once at a time: thousands of sessions ask at each tick."""
+        if session in self._ran:
+            return paces_of(self._stretches("", now) | self._stretches(session, now))
+        if self._shared is None or self._shared[0] != now:
+            self._shared = now, paces_of(self._stretches("", now))
+        return self._shared[1]
+
+    def _stretches(self, owner: str, now: float) -> dict[tuple[str, str], float]:
+        return {
             key: ran.stretch
-            for owner in ("", session)
             for key, (ran, at_s) in self._ran.get(owner, {}).items()
             if ran.batches >= FEWEST and now - at_s <= KEPT_S
         }
-        return paces_of(found)
 
 
 class OperatorPaces:
