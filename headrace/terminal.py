@@ -168,17 +168,35 @@ Line = Callable[[str, int, int, float, str], str]
 
 
 def _lines(what: str, total: int, line: Line) -> Advance:
-    began = time.monotonic()
-    due = began + LINE_EVERY_S
+    lines = SpacedLines(time.monotonic())
 
     def advance(done: int, note: str) -> None:
-        nonlocal due
-        now = time.monotonic()
-        if now >= due:
-            due = now + LINE_EVERY_S
-            say(line(what, done, total, now - began, note))
+        if text := lines.due(
+            time.monotonic(), lambda elapsed: line(what, done, total, elapsed, note)
+        ):
+            say(text)
 
     return advance
+
+
+class SpacedLines:
+    """Which lines a progress prints: one every ``LINE_EVERY_S``, none twice in a row."""
+
+    def __init__(self, began_s: float) -> None:
+        self._began_s = began_s
+        self._due_s = began_s + LINE_EVERY_S
+        self._last = ""
+
+    def due(self, now_s: float, line: Callable[[float], str]) -> str:
+        """Return the line that is due at ``now_s``, made of the elapsed seconds; "" if none is."""
+        if now_s < self._due_s:
+            return ""
+        self._due_s = now_s + LINE_EVERY_S
+        text = line(now_s - self._began_s)
+        if text == self._last:
+            return ""
+        self._last = text
+        return text
 
 
 def progress_line(what: str, done: int, total: int, elapsed_s: float, note: str) -> str:

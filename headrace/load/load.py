@@ -20,7 +20,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.sizes_file import read_sizes
 from headrace.config.user_functions import load_workload
 from headrace.errors import PipelineError
-from headrace.load.load_result import LoadResult, answers_text
+from headrace.load.load_result import LoadResult, answers_text, awaited_text
 from headrace.load.load_screen import watching
 from headrace.results.phase_outcomes import (
     PhaseOutcomes,
@@ -167,6 +167,8 @@ class _Load:
     def _where(self, loop: OpenLoop) -> str:
         """Return the progress of the load and the outcomes so far as text."""
         said = f"{loop.sent} sent, {answers_text(loop.answers.values())}"
+        if loop.all_sent:
+            return f"{said}; {awaited_text(loop.sent - len(loop.answers))}"
         if self.in_phases is None:
             return said
         name, rate_qps = self.in_phases.at(loop.elapsed_s)

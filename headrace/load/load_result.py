@@ -150,3 +150,8 @@ def answers_text(answers: Iterable[Answer]) -> str:
         counts[what] = counts.get(what, 0) + 1
     said = ", ".join(f"{counts[what]} {what}" for what in OUTCOMES if what in counts)
     return said or "no answer yet"
+
+
+def awaited_text(count: int) -> str:
+    """Return what a load waits for after its last query; ``count``: of answers."""
+    return "waiting for 1 answer" if count == 1 else f"waiting for {count} answers"

@@ -6,6 +6,8 @@ import io
 import pytest
 
 from headrace.terminal import (
+    LINE_EVERY_S,
+    SpacedLines,
     display,
     library_output_hidden,
     print_json,
@@ -43,3 +45,13 @@ def test_what_a_library_prints_from_c_is_hidden(
         libc.puts(b"tmpSolver.run();")
     print_json({"of": 2})
     assert capfd.readouterr() == ('{"of": 1}\n{"of": 2}\n', "")
+
+
+def test_a_progress_that_stands_still_prints_its_line_once() -> None:
+    """`headrace load` repeated "sending, seconds: 4 of 4, 20 sent, 18 answered" every five seconds
+    until the deadline of the last query."""
+    lines = SpacedLines(0.0)
+    texts = ["4 of 4", "4 of 4", "4 of 4", "5 of 4"]
+    said = [lines.due(at * LINE_EVERY_S, lambda _: text) for at, text in enumerate(texts, 1)]
+    assert said == ["4 of 4", "", "", "5 of 4"]
+    assert lines.due(4.5 * LINE_EVERY_S, lambda _: "6 of 4") == ""
