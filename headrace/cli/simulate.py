@@ -199,8 +199,8 @@ def simulate(
     deployed = read_deployed(file)
     request, sweep, world = simulation_request(deployed, asked)
     labels, wanted = swept(deployed, request, sweep)
-    _say_world(world, request, sweep)  # after the errors of the request
     played = exported(wanted, labels, *outs) if any(outs) else played_rows(wanted, trace_out)
+    _say_world(world, request, sweep)  # after the errors of request and runs
     found = labelled(labels, played)
     print_json(found) if as_json else print_text(rows_text(found))
     return 0

@@ -286,6 +286,7 @@ def test_a_variant_without_profile_is_named(
 ) -> None:
     told = refused(capsys, profiled_without_large(tmp_path), "--rate", "1", "--seconds", "1")
     assert "read/large has no profile to simulate it by; run `headrace profile" in told
+    assert "simulated with" not in told
 
 
 def test_a_variant_without_a_device_needs_no_profile(
