@@ -53,9 +53,8 @@ function common(about) {
       trigger: "axis", renderMode: "richText", confine: true, backgroundColor: ground,
       borderColor: soft, textStyle: {color: ink, fontSize: 12}, axisPointer: {type: "line"},
     },
-    legend: {top: 0, left: 0, textStyle: {color: ink}, itemWidth: 16, itemHeight: 8, itemGap: 10, icon: "roundRect",
-      type: narrow() ? "scroll" : "plain", pageTextStyle: {color: soft},
-      pageIconColor: soft, inactiveColor: soft},
+    legend: {top: 0, left: 0, textStyle: {color: ink}, itemWidth: narrow() ? 10 : 16,
+      itemHeight: 8, itemGap: narrow() ? 8 : 10, icon: "roundRect", inactiveColor: soft},
     grid: {left: 8, right: 14, top: 30, bottom: 4, containLabel: true},
   };
 }
@@ -104,6 +103,7 @@ function ratesOptions(view, shown) {
   const capacity = points(view, shown, "capacity_qps").map(([at, value]) =>
     [at, value === null || value > 3 * highest ? null : value]);
   options.tooltip.formatter = axisTip(1, "/s");
+  if (narrow()) options.grid.top = 52; // the legend has two rows
   return {...options, xAxis: timeAxis(shown), yAxis: valueAxis(), series: [
     ...areas, line(view, shown, "arrived_qps", "arriving", "--ink", {z: 5}),
     line(view, shown, "capacity_qps", "capacity", "--soft", {data: capacity, step: "end", z: 4,
@@ -261,16 +261,18 @@ function queuesOptions(view, shown) {
   const seen = rows.flatMap((row) => Object.keys(row[1]));
   const names = [...new Set([...leased, ...seen])].sort(bySlot).reverse();
   const step = Math.ceil((shown.to - shown.from) / 60); // sixty columns can be told apart
+  const first = Math.floor(shown.from / step) * step;
   const cells = new Map();
   for (const [at, waiting] of rows) {
-    const column = Math.floor((at - shown.from) / step);
+    const column = Math.floor((at - first) / step);
     for (const [name, count] of Object.entries(waiting)) {
       const key = `${column} ${name}`;
       cells.set(key, Math.max(count, cells.get(key) ?? 0));
     }
   }
-  const columns = Array.from({length: Math.ceil((shown.to - shown.from) / step)},
-    (_, at) => clock(shown.from + at * step));
+  const columns = Array.from({length: Math.ceil((shown.to - first) / step)},
+    (_, at) => clock(first + at * step));
+  const apart = (narrow() ? 60 : 30) * Math.ceil(12 * step / 30); // seconds between labels
   const data = [...cells].map(([key, count]) => {
     const [column, name] = key.split(" ");
     return [Number(column), names.indexOf(name), count];
@@ -282,7 +284,7 @@ function queuesOptions(view, shown) {
     `${names[value[1]]}, ${columns[value[0]]}\nat most ${value[2]} records`;
   return {...options, grid: {...options.grid, top: 6, right: 54},
     xAxis: {type: "category", data: columns, axisTick: {show: false},
-      axisLabel: {color: colour("--soft"), hideOverlap: true, interval: narrow() ? 19 : 11,
+      axisLabel: {color: colour("--soft"), hideOverlap: true, interval: (at) => (first + at * step) % apart < step,
         formatter: (text) => text.slice(0, narrow() ? 5 : 8)},
       axisLine: {lineStyle: {color: colour("--soft")}}},
     yAxis: {type: "category", data: names, axisTick: {show: false}, axisLine: {show: false},

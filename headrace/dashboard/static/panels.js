@@ -42,14 +42,14 @@ function drawCards(now) {
   const slow = now.p95_ms !== null && now.slo_ms !== null && now.p95_ms > now.slo_ms;
   const cards = [
     card("Policy", now.policy ?? "–", "", now.epoch === null ? "no plan yet" : `plan ${now.epoch}`),
-    card("Arriving", number(now.arrived_qps), "/s", `planned for ${number(now.demand_qps)}/s`),
+    card("Arriving", number(now.arrived_qps), "/s",
+      now.demand_qps ? `planned for ${number(now.demand_qps)}/s` : "planned for no demand"),
     card("In time", percent(inTime), "", `${number(now.answered_qps)}/s answered in time`,
       inTime !== null && inTime < 0.95),
     card("p95", number(now.p95_ms, 0), "ms", `SLO ${number(now.slo_ms, 0)} ms`, slow),
     bindingCard(now),
     card("Workers", String(now.workers), "", `busy ${percent(now.busy, 0)}`),
-    card("Accuracy", percent(now.measured?.overall?.accuracy ?? now.expected_accuracy), "",
-      now.measured ? `measured on ${now.measured.overall.queries} labels` : "expected"),
+    accuracyCard(now),
   ];
   if (now.usd_per_h !== null) {
     cards.push(card("Cost", `$${number(now.usd_per_h, 2)}`, "/h",
@@ -58,10 +58,17 @@ function drawCards(now) {
   show("cards", ...cards);
 }
 
+function accuracyCard(now) {
+  const measured = now.measured?.overall;
+  const note = measured ? `measured on ${measured.queries} labels` :
+    now.expected_accuracy === null ? "the profiles have none" : "expected";
+  return card("Accuracy", percent(measured?.accuracy ?? now.expected_accuracy), "", note);
+}
+
 function bindingCard(now) {
   if (now.feasible === false) return card("Binding", "infeasible", "", now.binding, true);
-  const note = now.capacity_qps === null ? "the plan sets no limit" :
-    !now.demand_qps ? "planned for no demand" :
+  if (now.capacity_qps === null) return card("Capacity", "no limit", "", "every query is admitted");
+  const note = !now.demand_qps ? "planned for no demand" :
     `${percent(now.capacity_qps / now.demand_qps - 1, 0)} above the planned demand`;
   return card("Capacity", number(now.capacity_qps), "/s", note);
 }
