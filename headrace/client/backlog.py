@@ -81,4 +81,7 @@ def _waiting(
 
 
 def _unsaid(error: KafkaException) -> BrokerError:
-    return BrokerError(f"the broker did not say how much work waits: {error.args[0].str()}")
+    return BrokerError(
+        f"the broker did not say how much work waits: {error.args[0].str()}; check it with "
+        "`headrace doctor FILE`"
+    )

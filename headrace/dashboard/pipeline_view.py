@@ -14,7 +14,7 @@ from headrace.config.cluster_cost import cost_of
 from headrace.dashboard.pipeline_history import FIGURES, PipelineHistory
 from headrace.dashboard.plan_flow import plan_flow
 from headrace.status.snapshot import Snapshot
-from headrace.status.status_text import troubles
+from headrace.status.status_text import NO_NODE, named, troubles
 from schemas.pipeline import Pipeline
 from schemas.records import Report, Session
 
@@ -33,15 +33,16 @@ def pipeline_view(
     sessions: Sequence[Session],
     late: Sequence[Mapping[str, Any]],
     now: float,
+    broker: str = "",
 ) -> dict[str, Any]:
-    """Return what the page shows of one pipeline at ``now``."""
+    """Return what the page shows of one pipeline at ``now``; ``broker`` is its trouble."""
     board = history.board
     snapshot = board.snapshot(now, _by_task(history.waiting))
     return {
         "pipeline": pipeline.name,
         "tasks": [{"name": task.name, "children": task.children} for task in pipeline.tasks],
         "now": {name: _figure(getattr(snapshot, name)) for name in NOW},
-        "troubles": [*troubles(snapshot), *(f"{name} is silent" for name in history.gone())],
+        "troubles": _troubles(snapshot, history.gone(), broker),
         "variants": [_rounded(asdict(row)) for row in snapshot.variants],
         "devices": _devices(snapshot, board.prices),
         "nodes": _nodes(snapshot, history.gone(), board.reports()),
@@ -55,6 +56,14 @@ def pipeline_view(
         "rates": list(history.rates),
         "queues": list(history.queues),
     }
+
+
+def _troubles(snapshot: Snapshot, gone: Sequence[str], broker: str) -> list[str]:
+    """Return the problems, a line each. A broker that does not answer is the first, and then no
+    node can be heard: that is no reason to start the pipeline."""
+    found = [each for each in troubles(snapshot) if not (broker and each == NO_NODE)]
+    silent = [f"{named(gone)} {'is' if len(gone) == 1 else 'are'} silent"] if gone else []
+    return [*([broker] if broker else []), *found, *silent]
 
 
 def _by_task(waiting: Mapping[tuple[str, int], int] | None) -> dict[str, int] | None:

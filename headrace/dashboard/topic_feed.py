@@ -168,6 +168,4 @@ class _PipelineFeed:
     def view(self, now: float) -> dict[str, Any]:
         """Return what the page shows of the pipeline."""
         sessions, late = [*self._sessions.values()], self._late.rows()
-        found = pipeline_view(self._pipeline, self._history, sessions, late, now)
-        troubles = [self._trouble] if self._trouble else []
-        return {**found, "troubles": [*troubles, *found["troubles"]]}
+        return pipeline_view(self._pipeline, self._history, sessions, late, now, self._trouble)

@@ -1,5 +1,6 @@
 """Render a snapshot of a pipeline as a table for a terminal."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
@@ -102,11 +103,14 @@ def accuracy_text(figure: AccuracyFigure) -> str:
     )
 
 
+NO_NODE = "no node is reporting; start the pipeline with `headrace up FILE`"
+
+
 def troubles(snapshot: Snapshot) -> list[str]:
     """Return the problems that need attention, a line each."""
     found = []
     if not snapshot.nodes:
-        found.append("no node is reporting; start the pipeline with `headrace up FILE`")
+        found.append(NO_NODE)
     if snapshot.other_file:
         found.append(_other_file(snapshot.other_file))
     if snapshot.paused:
@@ -124,11 +128,16 @@ def troubles(snapshot: Snapshot) -> list[str]:
     return found
 
 
+def named(nodes: Sequence[str]) -> str:
+    """Return the names of nodes, or the first ones and how many more there are."""
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return f"{', '.join(nodes[:NAMED])}{more}"
+
+
 def _other_file(nodes: tuple[str, ...]) -> str:
     verb, them = ("does", "it") if len(nodes) == 1 else ("do", "them")
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
     return (
-        f"{', '.join(nodes[:NAMED])}{more} {verb} not run this state of the pipeline file: "
+        f"{named(nodes)} {verb} not run this state of the pipeline file: "
         f"a role reads it only at its start; restart {them}, or restore the file"
     )
 

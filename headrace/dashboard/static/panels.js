@@ -68,7 +68,7 @@ function accuracyCard(now) {
 function bindingCard(now) {
   if (now.feasible === false) return card("Binding", "infeasible", "", now.binding, true);
   if (now.capacity_qps === null) return card("Capacity", "no limit", "", "every query is admitted");
-  const note = !now.demand_qps ? "planned for no demand" :
+  const note = now.paused ? "paused" : !now.demand_qps ? "planned for no demand" :
     `${percent(now.capacity_qps / now.demand_qps - 1, 0)} above the planned demand`;
   return card("Capacity", number(now.capacity_qps), "/s", note);
 }

@@ -52,6 +52,8 @@ def test_a_progress_that_stands_still_prints_its_line_once() -> None:
     until the deadline of the last query."""
     lines = SpacedLines(0.0)
     texts = ["4 of 4", "4 of 4", "4 of 4", "5 of 4"]
-    said = [lines.due(at * LINE_EVERY_S, lambda _: text) for at, text in enumerate(texts, 1)]
+    said = [
+        lines.due(at * LINE_EVERY_S, lambda _, text=text: text) for at, text in enumerate(texts, 1)
+    ]
     assert said == ["4 of 4", "", "", "5 of 4"]
     assert lines.due(4.5 * LINE_EVERY_S, lambda _: "6 of 4") == ""

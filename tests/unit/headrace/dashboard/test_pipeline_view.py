@@ -56,6 +56,18 @@ def test_a_silent_node_stays_on_the_page_as_a_trouble() -> None:
     assert "cpu-0 is silent" in view["troubles"]
 
 
+def test_while_the_broker_is_away_the_page_does_not_ask_to_start_the_pipeline() -> None:
+    """It showed "no node is reporting; start the pipeline" and a line for each silent node."""
+    history = a_history()
+    more = replace(history.board.reports()["cpu-0"], node="cpu-1")
+    history.see([more], now=101.0)
+    history.reach(106.0)
+    view = pipeline_view(PIPELINE, history, [], [], now=106.0, broker="the broker is away")
+    assert view["troubles"] == [
+        "the broker is away", "the plan is not feasible: no device", "cpu-0, cpu-1 are silent"
+    ]  # fmt: skip
+
+
 def test_a_moment_without_news_changes_no_section() -> None:
     history = a_history()
     first = pipeline_view(PIPELINE, history, [], [], now=100.2)
