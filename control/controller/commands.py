@@ -204,7 +204,7 @@ def _rollback(situation: Situation, text: str) -> Change:
         plan.settings, filed_policy=now.filed_policy, filed_slo_s=now.filed_slo_s,
         reloads=now.reloads,
     )  # fmt: skip
-    return back, f"the settings of epoch {plan.epoch} are in force"
+    return back, f"the settings of plan {plan.epoch} are in force"
 
 
 def _epoch(text: str, otherwise: int) -> int:
@@ -216,10 +216,10 @@ def _epoch(text: str, otherwise: int) -> int:
 def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
     known = sorted(plans)
     if not known:
-        return f"no plan epoch {text!r}; there is none yet"
+        return f"there is no plan {text!r}, and none yet at all"
     wanted = _epoch(text, known[-1])
     nearest = min(known, key=lambda epoch: abs(epoch - wanted))
-    return f"no plan epoch {text!r}; the nearest one known is {nearest}"
+    return f"there is no plan {text!r}; the nearest one known is {nearest}"
 
 
 def _known_policy(pipeline: Pipeline, name: str) -> None:

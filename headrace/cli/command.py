@@ -220,16 +220,16 @@ def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None
 
 @policy.command()
 @pipeline_argument
-@click.argument("epoch", type=click.IntRange(1))
+@click.argument("plan", type=click.IntRange(1))
 @bootstrap_option
 @json_option
-def rollback(file: Path, epoch: int, bootstrap: str | None, as_json: bool) -> int:
+def rollback(file: Path, plan: int, bootstrap: str | None, as_json: bool) -> int:
     """Restore the settings of an earlier plan.
 
-    `headrace policy history` lists the epochs.
+    PLAN is its number; `headrace policy history` lists the plans.
 
     \b
     Example:
       headrace policy rollback pipeline.yaml 3
     """
-    return _give(file, bootstrap, as_json, "rollback", {"epoch": str(epoch)})
+    return _give(file, bootstrap, as_json, "rollback", {"epoch": str(plan)})

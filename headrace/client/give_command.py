@@ -110,7 +110,7 @@ def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json:
          variants_text(p), "" if p.feasible else "infeasible", p.reason)
         for p in newest
     ]  # fmt: skip
-    print_rich(plain_table(("epoch", "time", "policy", "SLO", "variants", "", "why"), rows))
+    print_rich(plain_table(("plan", "time", "policy", "SLO", "variants", "", "why"), rows))
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:
