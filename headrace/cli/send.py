@@ -66,7 +66,9 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.option("--input", "payload", type=click.File("rb"), help="Send this file, not the workload.")
 @click.option("--seed", default=0, show_default=True, help="Seed of arrivals and inputs.")
 @click.option(
-    "--sizes", type=click.Path(path_type=Path), help="CSV of size,probability. Default: the file's."
+    "--sizes",
+    type=click.Path(path_type=Path),
+    help="CSV of size,probability. Default: the file's, else size 1.",
 )
 @deadline_option
 @slo_class_option

@@ -30,7 +30,7 @@ from headrace.results.phase_outcomes import (
     policies_in_force,
 )
 from headrace.results.tally import Score, Sent, tally
-from headrace.terminal import progress
+from headrace.terminal import progress, say
 from schemas.records import Answer, Value
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
@@ -268,9 +268,13 @@ def drawn_sizes(
 ) -> tuple[int, ...]:
     """Draw ``count`` query sizes from the distribution in ``named`` or of the pipeline file.
 
-    Returns () if queries have no sizes. Raises ``PlanError`` and ``SizesError``.
+    Returns () if queries have no sizes, or if none is known: each has then size 1, as that of a
+    client that sends no size. Raises ``SizesError``.
     """
     if file.pipeline.size is None:
+        return ()
+    if named is None and file.sizes is None:
+        say("every query has size 1: neither --sizes nor `sizes` in the pipeline file names sizes")
         return ()
     sizes, _ = read_sizes(file, named)
     drawn = rng.choice(sizes.sizes, size=count, p=sizes.probabilities)

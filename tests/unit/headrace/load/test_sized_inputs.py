@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
-from headrace.load.load import inputs_of
+from headrace.load.load import drawn_sizes, inputs_of
 
 RNG = np.random.default_rng(0)
+ANSWERS = Path(__file__).parents[4] / "examples" / "answers" / "pipeline.yaml"
 
 
 class OfAnySize:
@@ -46,3 +49,9 @@ def test_inputs_of_any_size_are_sent_where_the_workload_makes_no_others() -> Non
 def test_a_size_without_an_input_is_an_error() -> None:
     with pytest.raises(PipelineError, match="no query of the size 5; it must have one at least"):
         inputs_of(OfSizes(), 2, (1, 5), RNG)
+
+
+def test_without_a_distribution_a_load_sends_no_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The load in examples/answers/README.md was refused: only inner items have sizes there."""
+    assert drawn_sizes(read_pipeline_file(ANSWERS), None, 3, RNG) == ()
+    assert "every query has size 1" in capsys.readouterr().err
