@@ -31,7 +31,7 @@ def give(
     """Give a command and return its result; raises ``Unsuccessful`` if none arrives."""
     prepare(kafka, file.pipeline, "operator")
     with closing(Commander(kafka, file.pipeline.name)) as commander:
-        return commander.result(commander.give(action, arguments), RESULT_WITHIN_S)
+        return commander.result(commander.give(action, arguments), RESULT_WITHIN_S, say)
 
 
 def give_command(

@@ -44,6 +44,7 @@ from streams.topics import MAX_RECORD_BYTES, physical
 MOST_AT_ONCE = 499
 WAIT_S = 10.0  # for offsets and topics from the broker
 COUNT_S = 5.0  # between two looks for added partitions
+SLOW_AFTER_S = 2.0  # a command is usually answered within half a second
 POLICY_WITHIN_S = 30.0  # for the first plan of a policy
 ACKNOWLEDGED_WITHIN_S = 30.0  # an interactive client waits less for a broker than a role does
 
@@ -318,10 +319,19 @@ class Commander:
         records = (decoded(value) for value in self._results.take(timeout_s))
         return [record for record in records if isinstance(record, CommandResult)]
 
-    def result(self, command: str, timeout_s: float) -> CommandResult:
-        """Return the result of one command; raises ``Unsuccessful`` after ``timeout_s``."""
-        until = time.monotonic() + timeout_s
-        while time.monotonic() < until:
+    def result(
+        self, command: str, timeout_s: float, said: Callable[[str], None] = lambda _: None
+    ) -> CommandResult:
+        """Return the result of one command; raises ``Unsuccessful`` after ``timeout_s``.
+
+        ``said`` gets a word on a wait that takes longer than ``SLOW_AFTER_S``.
+        """
+        began_s = time.monotonic()
+        slow_s, until = began_s + SLOW_AFTER_S, began_s + timeout_s
+        while (now := time.monotonic()) < until:
+            if now >= slow_s:
+                said(f"the control app has not answered yet; waiting {timeout_s:g} s at most")
+                slow_s = until
             for result in self.results(0.1):
                 if result.id == command:
                     return result
