@@ -116,10 +116,11 @@ Advance = Callable[[int, str], None]
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int) -> Iterator[Advance]:
+def progress(what: str, total: int, every_s: float = LINE_EVERY_S) -> Iterator[Advance]:
     """Yield ``advance(done, note)``, which shows progress on stderr.
 
-    On a terminal: a bar with the time left; elsewhere a line every five seconds.
+    On a terminal: a bar with the time left; elsewhere a line every ``every_s`` seconds, 0 for one
+    each time.
     """
     if sys.stderr.isatty():
         from rich.progress import TimeRemainingColumn
@@ -127,7 +128,7 @@ def progress(what: str, total: int) -> Iterator[Advance]:
         with _bar(what, total, TimeRemainingColumn()) as advance:
             yield advance
     else:
-        yield _lines(what, total, progress_line)
+        yield _lines(what, total, progress_line, every_s)
 
 
 @contextlib.contextmanager
@@ -139,7 +140,7 @@ def counting(what: str, total: int) -> Iterator[Advance]:
         with _bar(what, total, TimeElapsedColumn()) as advance:
             yield advance
     else:
-        yield _lines(what, total, counting_line)
+        yield _lines(what, total, counting_line, LINE_EVERY_S)
 
 
 @contextlib.contextmanager
@@ -167,8 +168,8 @@ def _bar(what: str, total: int, clock: "ProgressColumn") -> Iterator[Advance]:
 Line = Callable[[str, int, int, float, str], str]
 
 
-def _lines(what: str, total: int, line: Line) -> Advance:
-    lines = SpacedLines(time.monotonic())
+def _lines(what: str, total: int, line: Line, every_s: float) -> Advance:
+    lines = SpacedLines(time.monotonic(), every_s)
 
     def advance(done: int, note: str) -> None:
         if text := lines.due(
@@ -180,18 +181,19 @@ def _lines(what: str, total: int, line: Line) -> Advance:
 
 
 class SpacedLines:
-    """Which lines a progress prints: one every ``LINE_EVERY_S``, none twice in a row."""
+    """Which lines a progress prints: one every ``every_s`` seconds, none twice in a row."""
 
-    def __init__(self, began_s: float) -> None:
+    def __init__(self, began_s: float, every_s: float = LINE_EVERY_S) -> None:
         self._began_s = began_s
-        self._due_s = began_s + LINE_EVERY_S
+        self._every_s = every_s
+        self._due_s = began_s + every_s
         self._last = ""
 
     def due(self, now_s: float, line: Callable[[float], str]) -> str:
         """Return the line that is due at ``now_s``, made of the elapsed seconds; "" if none is."""
         if now_s < self._due_s:
             return ""
-        self._due_s = now_s + LINE_EVERY_S
+        self._due_s = now_s + self._every_s
         text = line(now_s - self._began_s)
         if text == self._last:
             return ""

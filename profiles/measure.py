@@ -140,10 +140,3 @@ def default_batches(largest: int) -> tuple[int, ...]:
     """Return 1, 2, 4 ... up to the largest, which is always included."""
     powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
     return (*powers, largest)
-
-
-def time_left_s(elapsed_s: float, done: int, total: int) -> float | None:
-    """Return the seconds left at the mean duration of steps; ``None`` before the first ends."""
-    if done == 0:
-        return None
-    return elapsed_s * (total - done) / done

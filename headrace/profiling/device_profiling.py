@@ -12,17 +12,13 @@ import importlib.util
 import itertools
 import os
 import platform
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from headrace.atomic_file import writable, write_whole
 from headrace.config.cluster import Cluster
@@ -32,8 +28,9 @@ from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_memory_known
 from headrace.profiling.variant_process import Job, NotOnThisDevice, measured_entry
+from headrace.terminal import progress
 from operators.models.libraries import cuda_index, library
-from profiles.measure import Repeats, default_batches, time_left_s
+from profiles.measure import Repeats, default_batches
 from profiles.measurements import Entry, ProfileError
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -73,24 +70,11 @@ class ProfilingOptions:
             raise ProfileError(f"samples are {self.samples}; accuracy needs 1 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilingStep:
-    """The step in progress, after ``done`` of ``total`` steps."""
-
-    done: int
-    total: int
-    what: str
-
-
-Progress = Callable[[ProfilingStep], None]
-
-
 def profile(
     file: PipelineFile,
     devices: Sequence[str],
     out: Path,
     settings: ProfilingOptions = ProfilingOptions(),
-    progress: Progress = lambda step: None,
 ) -> ProfileTable:
     """Measure every variant on each device (none named: the cluster's) and write ``out``.
 
@@ -107,7 +91,7 @@ def profile(
     check_memory_known(file.cluster, devices, torch)
     planned = jobs(file, devices, settings)
     load_before = load_average()
-    entries, left_out = _measured(file, devices, planned, settings.busy, progress)
+    entries, left_out = _measured(file, devices, planned, settings.busy)
     if not entries:
         why = next(iter(left_out.values()))
         raise PipelineError(f"no variant runs on {', '.join(devices)}: {why}")
@@ -125,25 +109,24 @@ def _measured(
     devices: Sequence[str],
     planned: Sequence[Job],
     busy: int | None,
-    progress: Progress,
 ) -> tuple[list[Entry], dict[str, str]]:
     """Return the entries, and for each job whose variant does not run on its device the reason."""
     entries: list[Entry] = []
     left_out: dict[str, str] = {}
     # The steps of a job are its load and each batch size.
     ends = list(itertools.accumulate(1 + len(job.batches) for job in planned))
-    for job, end in zip(planned, ends, strict=True):
-        steps = itertools.count(end - 1 - len(job.batches))
-
-        def doing(what: str, steps: Iterator[int] = steps) -> None:
-            progress(ProfilingStep(next(steps), ends[-1], what))
-
-        beside = companions(job.device, devices, file.cluster, cores(), busy)
-        try:
-            entries.append(measured_entry(job, beside, doing))
-        except NotOnThisDevice as error:
-            left_out[job.name] = str(error)
-    progress(ProfilingStep(ends[-1], ends[-1], "done"))
+    with progress("profiling", ends[-1], every_s=0.0) as advance:
+        for job, end in zip(planned, ends, strict=True):
+            steps = itertools.count(end - 1 - len(job.batches))
+            beside = companions(job.device, devices, file.cluster, cores(), busy)
+            try:
+                entry = measured_entry(
+                    job, beside, lambda what, steps=steps: advance(next(steps), what)
+                )
+                entries.append(entry)
+            except NotOnThisDevice as error:
+                left_out[job.name] = str(error)
+        advance(ends[-1], "done")
     return entries, left_out
 
 
@@ -279,25 +262,3 @@ def library_versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
-
-
-def line(step: ProfilingStep, elapsed_s: float) -> str:
-    """Return a step as a line of text, with the time left once it can be estimated."""
-    left = time_left_s(elapsed_s, step.done, step.total)
-    tail = f", about {left:.0f} s left" if left is not None and step.done < step.total else ""
-    return f"[{step.done}/{step.total}] {step.what}{tail}"
-
-
-@contextlib.contextmanager
-def progress_on(stream: TextIO) -> Iterator[Progress]:
-    """Yield a progress function that writes to the stream: a bar on a terminal, else lines."""
-    if not stream.isatty():
-        began = time.monotonic()
-        yield lambda step: print(line(step, time.monotonic() - began), file=stream, flush=True)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(file=stream)) as bar:
-        shown_task = bar.add_task("", total=None)
-        yield lambda step: bar.update(
-            shown_task, completed=step.done, total=step.total, description=step.what
-        )

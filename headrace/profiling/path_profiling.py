@@ -26,8 +26,6 @@ from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import (
     ProfilingOptions,
-    ProfilingStep,
-    Progress,
     machine_facts,
     real_devices,
     write_profile,
@@ -38,6 +36,7 @@ from headrace.profiling.variant_process import (
     loaded_operator,
     predicted_outputs,
 )
+from headrace.terminal import progress
 from operators.join import as_list
 from profiles.measure import items_for
 from profiles.measurements import PathAccuracy, ProfileError
@@ -70,7 +69,6 @@ def profile_paths(
     devices: Sequence[str],
     out: Path,
     settings: ProfilingOptions,
-    progress: Progress = lambda step: None,
 ) -> ProfileTable:
     """Measure every path on the first of the devices and add it to the profile ``out``.
 
@@ -82,14 +80,11 @@ def profile_paths(
     device = real_devices(file.cluster, devices)[0]
     job = PathJob(file=file, device=device, samples=settings.samples, seed=settings.seed)
     total, done = _runs(file.pipeline), iter(range(10**6))
-    found: tuple[PathAccuracy, ...] = in_a_process(
-        _measure,
-        (job,),
-        file.path,
-        "paths",
-        lambda what: progress(ProfilingStep(next(done), total, what)),
-    )
-    progress(ProfilingStep(total, total, "done"))
+    with progress("profiling", total, every_s=0.0) as advance:
+        found: tuple[PathAccuracy, ...] = in_a_process(
+            _measure, (job,), file.path, "paths", lambda what: advance(next(done), what)
+        )
+        advance(total, "done")
     origin = {**table.provenance, "paths": _provenance(job)}
     table = replace(table, paths=found, provenance=origin)
     write_profile(table, out)

@@ -1,13 +1,12 @@
 """Run ``headrace profile`` for its options and render the profile."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.profiling.device_profiling import ProfilingOptions, default_out, progress_on
+from headrace.profiling.device_profiling import ProfilingOptions, default_out
 from headrace.profiling.device_profiling import profile as measure
 from profiles.path_accuracy import gap_text, path_gap
 from profiles.profile_table import ProfileTable
@@ -18,8 +17,7 @@ def written_profile(
 ) -> tuple[Path, ProfileTable]:
     """Measure every variant; return the path of the written profile and the profile."""
     out = out or default_out(file, devices)
-    with progress_on(sys.stderr) as step:
-        return out, measure(file, devices, out, settings, step)
+    return out, measure(file, devices, out, settings)
 
 
 def profiled_paths(
@@ -29,8 +27,7 @@ def profiled_paths(
     from headrace.profiling.path_profiling import profile_paths
 
     out = out or default_out(file, devices)
-    with progress_on(sys.stderr) as step:
-        return out, profile_paths(file, devices, out, settings, step)
+    return out, profile_paths(file, devices, out, settings)
 
 
 def paths_json(table: ProfileTable, out: Path) -> dict[str, Any]:

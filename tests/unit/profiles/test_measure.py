@@ -15,7 +15,6 @@ from profiles.measure import (
     items_by_child,
     latency_row,
     latency_rows,
-    time_left_s,
     timings,
 )
 from profiles.measurements import FanOut, Latency, ProfileError
@@ -153,7 +152,3 @@ def test_invalid_scores_are_refused(scores: list[float], words: str) -> None:
 )
 def test_batches_double_up_to_the_largest(largest: int, batches: tuple[int, ...]) -> None:
     assert default_batches(largest) == batches
-
-
-def test_time_left_is_reported_after_the_first_step() -> None:
-    assert [time_left_s(30.0, done, 4) for done in (0, 1, 3, 4)] == [None, 90.0, 10.0, 0.0]

@@ -1,6 +1,7 @@
 """``headrace profile --paths``: whole queries along every path, judged by their answers."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
-from headrace.profiling.device_profiling import ProfilingOptions, ProfilingStep, profile
+from headrace.profiling.device_profiling import ProfilingOptions, profile
 from headrace.profiling.path_profiling import along_paths, judge, profile_paths, right
 from headrace.profiling.profile_text import paths_json, paths_text
 from profiles.measure import Repeats
@@ -106,12 +107,11 @@ def profiled_words(folder: Path, module: str, profiled: str) -> tuple[PipelineFi
 
 @pytest.mark.thorough
 def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(
-    tmp_path: Path, profiled: str
+    tmp_path: Path, profiled: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = profiled_words(tmp_path, "words_paths", profiled)
     before, was = load_profile(file), json.loads(out.read_text())
-    steps: list[ProfilingStep] = []
-    table = profile_paths(file, [], out, QUICK, steps.append)
+    table = profile_paths(file, [], out, QUICK)
     assert table.paths == (
         PathAccuracy(("split/all", "shout/loud"), 0.8, 2),  # 4 of 4 and 0 of 1
         PathAccuracy(("split/two", "shout/loud"), 0.4, 2),
@@ -125,14 +125,15 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(
     assert now["provenance"] == was["provenance"]
     assert (origin["queries"], origin["seed"], origin["device"]) == (2, 0, "cpu")
     assert set(origin["weights"]) == {"split/all", "split/two", "shout/loud", "shout/meek"}
-    assert steps == [
-        ProfilingStep(0, 6, "split/all, 2 items"),
-        ProfilingStep(1, 6, "split/two, 2 items"),
-        ProfilingStep(2, 6, "shout/loud, 4 items"),
-        ProfilingStep(3, 6, "shout/loud, 2 items"),
-        ProfilingStep(4, 6, "shout/meek, 4 items"),
-        ProfilingStep(5, 6, "shout/meek, 2 items"),
-        ProfilingStep(6, 6, "done"),
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"profiling: |, about \d+ s left", "", line) for line in lines] == [
+        "0 of 6, split/all, 2 items",
+        "1 of 6, split/two, 2 items",
+        "2 of 6, shout/loud, 4 items",
+        "3 of 6, shout/loud, 2 items",
+        "4 of 6, shout/meek, 4 items",
+        "5 of 6, shout/meek, 2 items",
+        "6 of 6, done",
     ]
 
 
