@@ -1,6 +1,5 @@
 """``headrace plan`` and ``capacity``: the plan for a demand, and the highest rate in the SLO."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from headrace.cli.shared_options import (
     Parsed,
     RepeatedOptions,
     json_option,
+    one_blas_thread,
     pipeline_argument,
     read_deployed,
     read_file,
@@ -105,9 +105,7 @@ def plan(
       headrace plan rank.yaml --budget 2.5
       headrace plan rank.yaml --demand 120 --cheapest
     """
-    # A planner's matrices are small: BLAS threads cost more than they save. NumPy reads this
-    # variable on import, so it is set before all imports.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    one_blas_thread()
     of_plans = {"devices": devices, "comm": comm, "solver": solver, "world": world,
                 "table": table or None, "violation": violation}  # fmt: skip
     of_mixes = {"sizes": sizes, "bound": bound, "pick": pick}
@@ -288,7 +286,7 @@ def capacity(file: Path, as_json: bool, **asked: Any) -> int:
       headrace capacity pipeline.yaml --policy loki static
       headrace capacity rank.yaml --policy kairos fcfs --mix g4dn.xlarge=1,r5n.large=13 --json
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    one_blas_thread()
     from headrace.simulation.capacity_search import (
         CapacityOptions,
         capacity_text,

@@ -1,7 +1,6 @@
 """``headrace search``, ``schedule`` and ``tier-speed``: query plans for one session and for many,
 and the speed of a tier that they are priced with."""
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from headrace.cli.shared_options import (
     NumberRange,
     bootstrap_option,
     json_option,
+    one_blas_thread,
     pipeline_argument,
     read_file,
 )
@@ -81,7 +81,7 @@ def search(
       headrace search examples/postcode/planned.yaml --accuracy 0.9 --html page.html
       headrace search examples/postcode/planned.yaml --recorded truth.json
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
+    one_blas_thread()
     from headrace.atomic_file import writable, write_page
     from headrace.html.search_page import search_page
     from headrace.planning.search_report import as_json as line
@@ -163,7 +163,7 @@ def schedule(
       headrace schedule planned.yaml --sessions sessions.yaml --recorded truth.json
       headrace schedule --instance instance.json --objective goodput --json
     """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
+    one_blas_thread()
     from headrace.planning import sessions_file
     from headrace.planning.instance_file import as_json as line
     from headrace.planning.instance_file import as_text, read_instance, schedule_by

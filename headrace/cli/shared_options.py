@@ -133,6 +133,12 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON only.")(function)
 
 
+def one_blas_thread() -> None:
+    """Let NumPy, which must not be imported yet, use one thread: on the small matrices of planners
+    more of them cost more than they save."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def read_file(path: Path) -> "PipelineFile":
     """Return the pipeline file; raises ``PipelineError``."""
     from headrace.config.pipeline_file import read_pipeline_file

@@ -1,6 +1,5 @@
 """``headrace simulate`` and ``compare``: the pipeline in virtual time."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from headrace.cli.shared_options import (
     RepeatedOptions,
     bootstrap_option,
     json_option,
+    one_blas_thread,
     phases_option,
     pipeline_argument,
     read_deployed,
@@ -181,8 +181,7 @@ def simulate(
       headrace simulate pipeline.yaml --rate 50 100 200 --seconds 60 --devices 4 8 --slo 100ms 250ms
       headrace simulate planned.yaml --sessions sessions.yaml --recorded truth.json --seconds 600
     """
-    # Model selection tables are small matrix products, as in ``headrace plan``.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    one_blas_thread()
     if sessions is not None or recorded is not None:
         asked["trace_out"] = trace_out
         return _simulate_sessions(file, sessions, recorded, asked, as_json=as_json)
@@ -249,8 +248,7 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
       headrace compare pipeline.yaml --arrivals trace.txt --policy loki static-best --seed 1 2 3
       headrace compare pipeline.yaml --rate 80 --seconds 60 --policy loki static --html page.html
     """
-    # Model selection tables are small matrix products, as in ``headrace plan``.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    one_blas_thread()
     from headrace.atomic_file import writable, write_page
     from headrace.html.comparison_page import comparison_page
     from headrace.simulation.comparison import as_json as document
