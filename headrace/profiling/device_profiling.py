@@ -12,7 +12,7 @@ import importlib.util
 import itertools
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,12 +118,13 @@ def _measured(
     with progress("profiling", ends[-1], every_s=0.0) as advance:
         for job, end in zip(planned, ends, strict=True):
             steps = itertools.count(end - 1 - len(job.batches))
+
+            def doing(what: str, steps: Iterator[int] = steps) -> None:
+                advance(next(steps), what)
+
             beside = companions(job.device, devices, file.cluster, cores(), busy)
             try:
-                entry = measured_entry(
-                    job, beside, lambda what, steps=steps: advance(next(steps), what)
-                )
-                entries.append(entry)
+                entries.append(measured_entry(job, beside, doing))
             except NotOnThisDevice as error:
                 left_out[job.name] = str(error)
         advance(ends[-1], "done")
