@@ -4,7 +4,7 @@
 
 Loki's problems as its code plans them (18 devices) and its full trees (20), over demands from 200
 queries/s to the largest served, in steps of 100, with both solvers; then with HiGHS' default
-presolve and heuristics, as the baseline for our options; then the look-up of a plan solved ahead.
+presolve and heuristics, as the baseline for our options.
 The authors' code with a commercial solver was measured elsewhere (147 / 115 / 429 ms mean, median
 and largest on traffic, 54 / 45 / 105 ms on social).
 """
@@ -17,11 +17,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from benchmarks.papers.loki import write
-from benchmarks.plan_table import PlanTable
 from control.policies.loki.allocate import allocate
 from control.policies.option_fields import with_options
 from control.problem import mip
@@ -39,7 +37,6 @@ CASES = (  # file, devices, largest demand
 )
 STEP = 100
 REPEATS = 3
-LOOKUPS = 2000
 OURS: Mapping[str, Any] = mip.HIGHS
 AS_IT_COMES = {"output_flag": False, "threads": 1}
 
@@ -78,21 +75,8 @@ def _timed_ms(asked: Problem) -> tuple[float, float]:
     return plan.solved.cpu_s * 1e3, (ended - began) * 1e3
 
 
-def lookup_ms(each: list[Problem]) -> float:
-    """Return wall ms of the look-up of a plan solved ahead."""
-    table = PlanTable.empty(each[0], step_qps=5.0, top_qps=2000.0)
-    plan = allocate(each[0])
-    for demand in table.grid_qps:
-        table = table.filled(demand, plan)
-    asked = [replace(each[0], demand_qps=at * 0.9) for at in range(LOOKUPS)]
-    began = perf_counter()
-    for one in asked:
-        table.plan(one)
-    return (perf_counter() - began) / LOOKUPS * 1e3
-
-
 def figures(data: Path) -> dict[str, Any]:
-    """Measure every case with both solvers, and the look-up."""
+    """Measure every case with both solvers."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         write(data, Path(folder))
@@ -106,7 +90,6 @@ def figures(data: Path) -> dict[str, Any]:
                 mip.HIGHS = OURS
             ours, plain = rows["highs"]["median_ms"], rows["highs as it comes"]["median_ms"]
             found[name] = {"devices": devices, "solvers": rows, "ratio": ours / plain}
-            found.setdefault("lookup_ms", lookup_ms(each))
     return found
 
 
@@ -114,15 +97,13 @@ def told(found: Mapping[str, Any]) -> str:
     """Return the figures as a table."""
     lines = [f"{'':18} {'solver':18} {'mean':>7} {'median':>7} {'max':>7}  CPU ms"]
     for name, case in found.items():
-        if name == "lookup_ms":
-            continue
         for solver, row in case["solvers"].items():
             lines.append(
                 f"{name:18} {solver:18} {row['mean_ms']:7.1f} {row['median_ms']:7.1f} "
                 f"{row['max_ms']:7.1f}  ({row['with_building_median_ms']:.1f} with building; "
                 f"{row['demands']} demands)"
             )
-    return "\n".join([*lines, f"a plan from the table: {found['lookup_ms'] * 1e3:.1f} us"])
+    return "\n".join(lines)
 
 
 def main() -> None:
