@@ -1,10 +1,11 @@
 """The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
 
 At most one search per profiler runs at a time. Sessions with equal objectives on the same samples
-share a search. A search with a plan yields to searches without one, and its clock stops meanwhile.
-A session whose links or operators' paces have changed needs no profiler: its plans are repriced
-from known profiles. Every search goes by the paces known at its begin. Steps are solved in the
-planners' process and profiles arrive as records, so the controller never blocks.
+share a search, if it began at the links and, to a tenth, at the paces that a later session has. A
+search with a plan yields to searches without one, and its clock stops meanwhile. A session whose
+links or operators' paces have changed needs no profiler: its plans are repriced from known
+profiles. Every search goes by the paces known at its begin. Steps are solved in the planners'
+process and profiles arrive as records, so the controller never blocks.
 
 The state of a search is on the topics only. After a restart a search starts over, finished blocks
 are not run again, and those that were run for it count to its deadline and its budget.
@@ -73,6 +74,7 @@ class SessionSearches:
         self._pipeline, self._space = pipeline, space
         self._store = ProfileStore(space.space)
         self._runs: dict[str, SearchRun] = {}  # by session
+        self._asked: dict[str, tuple[object, ...]] = {}  # what each run's result depends on
         self._sharing: dict[str, str] = {}  # session -> the session whose run it shares
         self._solving: dict[int | str, tuple[str, SearchRun]] = {}  # job -> session and its run
         self._job = FIRST_JOB
@@ -119,24 +121,26 @@ class SessionSearches:
         """
         self._links, self._qps, self._repriced = seen.links, seen.qps, seen.repriced
         self._paces = {each.id: paces.of(each.id, now) for each in waiting}
-        by_name = {each.id: each for each in waiting}
-        self._runs = {
-            name: run
-            for name, run in self._runs.items()
-            if name in by_name and run.problem.slo == _slo(by_name[name])
+        slos = {each.id: _slo(each) for each in waiting}
+        self._runs = {n: run for n, run in self._runs.items() if run.problem.slo == slos.get(n)}
+        self._sharing = {
+            name: other
+            for name, other in self._sharing.items()
+            if other in self._runs and self._runs[other].problem.slo == slos.get(name)
         }
-        self._sharing = {}
-        searched = {self._objectives(by_name[name]): name for name in self._runs}
+        self._asked = {name: self._asked[name] for name in self._runs}
+        searched = {asked: name for name, asked in self._asked.items()}
         left = MOST_BEGUN
         for session in waiting:
-            shared = searched.get(self._objectives(session))
-            if shared is not None:
-                if shared != session.id:
-                    self._sharing[session.id] = shared
+            if session.id in self._runs or session.id in self._sharing:
+                continue
+            asked = self._objectives(session)
+            if asked in searched:
+                self._sharing[session.id] = searched[asked]
             elif left and self._has_room(session):
                 left -= 1
                 if self._begun(session, policy, now):
-                    searched[self._objectives(session)] = session.id
+                    self._asked[session.id], searched[asked] = asked, session.id
 
     def _has_room(self, session: Session) -> bool:
         """Return whether a profiler is free for a search, or the search needs none."""
@@ -152,10 +156,10 @@ class SessionSearches:
         return frozenset([*priced, *others[: self._space.profilers]])
 
     def _objectives(self, session: Session) -> tuple[object, ...]:
-        """Return the inputs that the result of a search depends on."""
+        """Return the inputs that the result of a search depends on, as they are now."""
         links = tuple(sorted(self._links.get(session.id, {}).items()))
         slo = session.slo_s, session.accuracy, session.usd_per_h
-        paces = tuple(sorted(self._paces[session.id].items()))
+        paces = tuple(sorted((on, round(pace, 1)) for on, pace in self._paces[session.id].items()))
         return session.samples, slo, links, paces, self._qps.get(session.id, 0.0)
 
     def _begun(self, session: Session, policy: Policy, now: float) -> bool:

@@ -37,20 +37,21 @@ class Profiled(Toy):
 
 
 class Pacing(World):
-    """A system whose operators take the seconds of their profile; ``slower`` is by tier."""
+    """A system whose operators take the seconds of their profile; ``slower`` is by tier. Profilers
+    take ``sample_s`` per sample."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample_s: float = 0.002) -> None:
         self.slower: dict[str, float] = {}
         super().__init__({"handheld": 2, "depot": 2, "cloud": 2}, EVERY_LINK, comm_s=0.003)
-        self.profilers = Profilers(lambda options: 0.97)
+        self.profilers = Profilers(lambda options: 0.97, sample_s)
         self.system.start("profiler", self.profilers)
 
     def model(self, node: str, setting: str) -> Toy:
         return Profiled(self, node, setting)
 
 
-def opened(slo: str) -> Pacing:
-    world = Pacing()
+def opened(slo: str, sample_s: float = 0.002) -> Pacing:
+    world = Pacing(sample_s)
     world.command(1.0, "open-session", session="a", slo=slo, accuracy="0.9")
     world.ask("a", 5.0, ENDS_S, qps=20.0)
     world.system.run(SLOWER_S)
@@ -99,3 +100,15 @@ def test_a_session_with_time_to_spare_stays_on_a_slower_device() -> None:
     world.slower["depot"] = 1.3
     world.system.run(ENDS_S)
     assert world.session("a").replans == 0
+
+
+def test_a_session_does_not_share_a_search_that_began_at_other_paces() -> None:
+    """Its plan was too slow from its first query on, and it was planned again at once."""
+    world = opened("33.2ms", sample_s=0.02)
+    world.slower["depot"] = 1.3
+    for at_s, name in ((10.1, "b"), (14.0, "c")):  # b's search is not over when c opens
+        objectives = {"slo": "32ms", "accuracy": "0.9", "samples": "workload@2"}
+        world.command(at_s, "open-session", session=name, **objectives)
+    world.system.run(ENDS_S)
+    assert world.session("b").replans == 1
+    assert world.session("c").replans == 0
