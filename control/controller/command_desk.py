@@ -17,7 +17,7 @@ from control.controller.commands import (
 )
 from control.controller.control_state import ControlState
 from control.controller.session_commands import SESSION_ACTIONS
-from control.controller.session_desk import SessionDesk
+from control.controller.session_desk import NoSessions, SessionDesk
 from schemas.effects import Effect, Send
 from schemas.records import Command
 
@@ -34,7 +34,7 @@ class CommandDesk:
         self,
         state: ControlState,
         commands: CommandQueue,
-        sessions: SessionDesk,
+        sessions: SessionDesk | NoSessions,
         rental: "Rental | None",
     ) -> None:
         self._state, self._commands = state, commands

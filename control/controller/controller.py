@@ -30,7 +30,7 @@ from control.controller.membership import GRACE_S
 from control.controller.plan_gate import PlanGate
 from control.controller.record_intake import RecordIntake
 from control.controller.session_commands import SESSION_ACTIONS
-from control.controller.session_desk import SessionDesk
+from control.controller.session_desk import desk_of
 from control.controller.solves import Flight, Solves
 from control.estimation.size_profile import PlannedBy
 from control.policies.ramsis.table_jobs import TableJobs
@@ -51,7 +51,6 @@ from control.rollout.plan_builder import same
 from schemas.effects import (
     COMMANDS,
     PLANS,
-    PROFILE_RESULTS,
     REPORTS,
     Arrived,
     Assign,
@@ -69,6 +68,7 @@ from schemas.effects import (
 from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Report
+from schemas.release import UNDECLARED
 
 if TYPE_CHECKING:
     from control.controller.rental import Rentable  # solvers take most of a second to import
@@ -113,9 +113,8 @@ class Controller:
         self._table_jobs = TableJobs(pipeline, self._state.estimates.measured, memory)
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
         self._intake = RecordIntake(self._state, self._commands, self._rental, self._gate.forget)
-        self._sessions = SessionDesk(pipeline, space)
+        self._sessions = desk_of(pipeline, space)
         self._desk = CommandDesk(self._state, self._commands, self._sessions, self._rental)
-        self._has_sessions = space is not None
         self._quiet: frozenset[str] = frozenset()
         self._wake_s = 0.0
         self._reviewed_s = float("-inf")
@@ -177,8 +176,8 @@ class Controller:
 
     def _start(self, now: float) -> list[Effect]:
         self._resume(now)
-        more = (PROFILE_RESULTS,) if self._sessions.searches else ()
-        return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS, *more)]
+        topics = (PLANS, REPORTS, COMMANDS, *self._sessions.results)
+        return [Assign(topic, (0,)) for topic in topics]
 
     def _resume(self, now: float) -> None:
         """Resume from the newest plan on the topic, if there is one."""
@@ -344,11 +343,9 @@ class Controller:
         """Carry out commands on sessions, and publish query plans that have changed."""
         state = self._state
         given = self._commands.urgent(SESSION_ACTIONS)
-        if not given and not self._has_sessions:
-            return []
-        reads = state.releases.agree(now)
-        answered = self._sessions.carry_out(given, state.settings.policy, reads, now)
-        searched = self._sessions.planning(state.settings.policy, now)
+        policy, reads = state.settings.policy, state.releases.agree(now) if given else UNDECLARED
+        answered = self._sessions.carry_out(given, policy, reads, now)
+        searched = self._sessions.planning(policy, now)
         plan = self._sessions.moved(state.plan, state.members.devices, now)
         effects = [*searched, *(self._publish(plan, now) if plan is not None else [])]
         answers = [state.answer(command, ok, text, now) for command, ok, text in answered]

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from control.controller.commands import CommandError, slo_of
-from control.problem.sample_sets import first_set
+from control.problem.sample_sets import WORKLOAD, Truth, first_set
 from control.problem.seats import SESSION_ID
 from control.problem.session_space import MOST_WEIGHT, SessionSpace, option_name
 from control.problem.tiers import QUARTERS
@@ -30,6 +30,7 @@ from schemas.unique_keys import unique_keys
 
 OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
 SET_SLO = "set-session-slo"
+SEED_DIGITS = 18  # of a workload's seed
 SESSION_ACTIONS = frozenset((OPEN, CLOSE, REPLAN, SET_SLO))
 ARGUMENTS: Mapping[str, frozenset[str]] = {
     OPEN: frozenset(("session", "slo", "accuracy", "cost", "weight", "samples", "plan")),
@@ -72,6 +73,32 @@ def asked_session(
         samples="" if plan else arguments.get("samples", first_set(space.truth, now)),
         plans=(hand_made(plan, space),) if plan else (),
     )
+
+
+def check_search(asked: Session, space: SessionSpace, now: float) -> None:
+    """Raise ``CommandError`` if no plan of a session can be searched."""
+    if not space.profilers:
+        raise CommandError(
+            "no plan can be searched: the pipeline file names no workload, whose samples "
+            "profilers run; add one, or profiling: {truth: feedback} for labelled inputs, or "
+            "give a plan made by hand: --plan FILE"
+        )
+    if asked.accuracy is None:
+        raise CommandError(
+            "the session names no accuracy to search for, nor does the pipeline file; give "
+            "--accuracy 0.9, or a plan made by hand: --plan FILE"
+        )
+    if space.truth is Truth.FEEDBACK:
+        if asked.samples != first_set(space.truth, now):
+            raise CommandError(
+                f"no sample set {asked.samples!r}: profiling.truth is feedback, so profiles "
+                "are of labelled inputs; leave --samples out"
+            )
+        return
+    seed = asked.samples.removeprefix(WORKLOAD)
+    numbered = seed.isdecimal() and len(seed) <= SEED_DIGITS
+    if seed == asked.samples or not numbered:
+        raise CommandError(f"no sample set {asked.samples!r}; name one as workload@7")
 
 
 def with_objectives(session: Session, arguments: Mapping[str, str]) -> Session:

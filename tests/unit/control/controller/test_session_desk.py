@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from control.controller.session_desk import SessionDesk
+from control.controller.session_desk import NoSessions, SessionDesk
 from control.policies.solvers import solve
 from control.problem.sample_sets import Truth
 from control.problem.seats import open_seats
@@ -63,7 +63,6 @@ def test_session_with_an_unloadable_setting_gets_an_error_and_others_continue_to
 def test_improvement_over_an_earlier_plan_does_not_count_for_new_objectives() -> None:
     desk = SessionDesk(a_session_pipeline(), a_space())
     health = desk._health
-    assert health is not None
     desk.take(replace(CAM, plans=(a_choice("1"),), chosen=0, stopped="decided"), 0.0)
     find_inaccurate(health)
     command = Command(
@@ -130,7 +129,6 @@ def test_session_whose_plan_is_searched_already_is_not_replanned_again(
         arguments={"session": "cam"},
     )  # fmt: skip
     ((_, done, _),) = desk.carry_out([command], "compass", WITH_SESSIONS, 9.0)
-    assert desk._book is not None
     assert (done, desk._book.session("cam").replans) == (True, 1)
 
 
@@ -176,7 +174,6 @@ def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
 
 def state_of(desk: SessionDesk) -> SessionState:
     book = desk._book
-    assert book is not None
     return book.session("cam").state
 
 
@@ -257,7 +254,7 @@ def test_sessions_of_any_weight_and_age_are_scheduled(weight: float) -> None:
     assert solve(asked_for.solver, asked_for.problem).served == 2
 
 
-def refused(desk: SessionDesk, action: str, **arguments: str) -> str:
+def refused(desk: SessionDesk | NoSessions, action: str, **arguments: str) -> str:
     """Return why a command on the session cam is refused."""
     asked = {"session": "cam", **arguments}
     command = Command(id="1", pipeline="p", action=action, arguments=asked)
@@ -275,7 +272,7 @@ def test_command_on_a_session_that_is_not_open_is_refused(action: str) -> None:
 
 @pytest.mark.parametrize("action", ["open-session", "close-session"])
 def test_command_on_a_session_of_a_pipeline_without_tiers_is_refused(action: str) -> None:
-    message = refused(SessionDesk(a_session_pipeline(), None), action)
+    message = refused(NoSessions("p"), action)
     assert message.startswith("p has no sessions: its cluster has no tiers; add cluster.tiers")
 
 
