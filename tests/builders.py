@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
+from operators.reporter import INTERVAL_S
 from schemas.codec.older_releases import FILL, reason_code
 from schemas.effects import (
     OUTPUTS,
@@ -19,6 +20,7 @@ from schemas.effects import (
     Loaded,
     Node,
     Send,
+    Wake,
     work_topic,
 )
 from schemas.enumerations import ReasonCode
@@ -210,11 +212,10 @@ def told(node: Node, *events: tuple[Event, float]) -> list[Effect]:
 
 
 def quiet(effects: Iterable[Effect]) -> list[Effect]:
-    """Return the effects without the heartbeat: a report and the wake-up for the next."""
+    """Return the effects without reports and the wake-up for the next."""
     listed = list(effects)
-    if reports(listed):
-        del listed[-2:]
-    return listed
+    nexts = [Wake(report.sent_s + INTERVAL_S) for report in reports(listed)]
+    return [each for each in listed if not reports([each]) and each not in nexts]
 
 
 def reports(effects: Iterable[Effect]) -> list[Report]:

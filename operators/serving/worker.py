@@ -257,7 +257,7 @@ class Worker:
         self._variants.ran(batch.variant, batch.cost, took_s, paced=self._rules.paced)
         batch.end()
         if self._device.standby:
-            effects += self._swap()
+            effects += self._swap(now)
         effects += self._start(now)
         return effects
 
@@ -298,7 +298,7 @@ class Worker:
             return self._recovered(now)
         effects = [] if self._try_again() else self._ends.failed_batch(reason, now)
         self._batch.end()
-        return [*effects, *self._swap(), *self._start(now)]
+        return [*effects, *self._swap(now), *self._start(now)]
 
     def _try_again(self) -> bool:
         """Requeue the items of a failed batch, each to run alone; return False for a single item.
@@ -325,7 +325,7 @@ class Worker:
         """Resume once a batch that was failed as hanging has ended."""
         self._batch.end()
         self._show_state()
-        return [*self._swap(), *self._start(now)]
+        return [*self._swap(now), *self._start(now)]
 
     # ------------------------------------------------------------------ plans
 
@@ -392,7 +392,7 @@ class Worker:
         if self._sessions.active:
             return self._setting_loaded(event, now)
         effects = self._variants.loaded(event.variant)
-        swapped = [] if self._batch.busy else self._swap()
+        swapped = [] if self._batch.busy else self._swap(now)
         effects += swapped or self._variants.more()
         return [*effects, *self._variants.renew(), *self._soon(now)]
 
@@ -402,12 +402,13 @@ class Worker:
         self._show_state()
         return [*effects, *self._load_settings(now), *self._reporter.at_once(now), *self._soon(now)]
 
-    def _swap(self) -> list[Effect]:
-        """Swap the standby variant in, if any, between two batches."""
+    def _swap(self, now: float) -> list[Effect]:
+        """Swap the standby variant in, if any, between two batches, and report it at once: the next
+        plan may wait for it."""
         if not self._variants.swap():
             return []
         self._show_state()
-        return self._variants.more()
+        return [*self._variants.more(), *self._reporter.at_once(now)]
 
     def _leave(self, now: float) -> list[Effect]:
         """Report leaving before the process ends; the control app then drains the worker."""

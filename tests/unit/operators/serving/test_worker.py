@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from control.per_query.batching import HELD_BATCHES
+from operators.reporter import INTERVAL_S
 from operators.serving.worker import Worker
 from schemas.effects import (
     COMMANDS,
@@ -159,6 +160,16 @@ def test_a_worker_reports_loading_until_its_variant_serves() -> None:
     worker.handle(loaded(), 2.1)
     found.append(state(3.0))
     assert found == ["idle", "loading", "failed", "loading", "ready"]
+
+
+def test_a_worker_reports_at_once_that_a_variant_serves_and_as_usual_afterwards() -> None:
+    worker = a_worker()
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([a_lease()])), 0.05)
+    (report,) = reports(worker.handle(loaded(), 0.06))
+    assert (report.state, report.variant, report.sent_s) == (NodeState.READY, "v", 0.06)
+    (report,) = reports(worker.handle(Woke(), INTERVAL_S))
+    assert report.sent_s == INTERVAL_S
 
 
 def test_work_waits_for_its_variant_to_load() -> None:
