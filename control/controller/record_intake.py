@@ -44,8 +44,9 @@ class RecordIntake:
         self.news = False
 
     def ready(self, now: float) -> list[PlanReason]:
-        """Remove and return the reasons about newly serving workers, after merging."""
-        if now < self._merge_s:
+        """Remove and return the reasons about newly serving workers, merged: once no other worker
+        loads, or ``MERGE_S`` after the first."""
+        if now < self._merge_s and self._state.members.loading:
             return []
         ready, self._ready = self._ready, []
         return ready
@@ -127,7 +128,7 @@ class RecordIntake:
             return
         self.news = True
         if news.cause == PlanCause.WORKER_SERVES:
-            # More are likely in the same round of reports: make one plan for all.
+            # Others that load may follow soon: make one plan for all.
             self._merge_s = self._merge_s if self._ready else now + MERGE_S
             self._ready.append(news)
         else:

@@ -126,6 +126,22 @@ def test_a_worker_that_restarts_keeps_its_lease_and_gets_no_traffic_until_it_ser
     assert {plan.leases for plan in world.plans} == {world.plan.leases}
 
 
+def test_workers_that_begin_to_serve_have_one_plan_as_soon_as_none_loads() -> None:
+    world = World(a_pipeline(read={"forest": 3}), expected=4).start("w0", "w1", "w2", "w3")
+    world.run(1.0)
+    for name in ("w2", "w3"):
+        world.workers[name] = FakeWorker(name, incarnation=world.now, plan=world.plan, loads=True)
+    world.run(1.0)
+    made = len(world.plans)
+    for name in ("w2", "w3"):
+        assert len(world.plans) == made
+        world.workers[name].loads = False
+        world.arrive(world.workers[name].report(world.now), REPORTS)
+    assert [plan.reason for plan in world.plans[made:]] == [
+        "worker w2 serves read; worker w3 serves read"
+    ]
+
+
 def test_suspended_controller_does_not_count_workers_as_lost() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.now += 5.0
