@@ -232,9 +232,12 @@ class Estimates:
         return self._factors.multiplicity()
 
     def arriving_qps(self, now: float) -> float:
-        """Return the current arrival rate in queries per second, without any forecast; the recalled
-        demand until it has been measured."""
-        return self._recalled(now) or self._demand.rate_qps(now)
+        """Return the current arrival rate in queries per second, without any forecast: that since a
+        jump, which the mean rate follows late; the recalled demand until it has been measured."""
+        if recalled := self._recalled(now):
+            return recalled
+        rate_qps = self._demand.rate_qps(now)
+        return max(rate_qps, surge(self._demand, now, rate_qps))
 
     def planned(self, policy: Policy) -> Pipeline:
         """Return the pipeline as the policy plans it.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from control.estimation.demand import counted
 from control.estimation.estimates import Estimates
 from schemas.records import Report
 from tests.control_world import a_pipeline, a_profile
@@ -43,3 +44,16 @@ def test_a_restarted_worker_is_read_at_once() -> None:
     before = estimates.arriving(2.0)["locate/net"]
     estimates.observe(a_report(7, 2.0, incarnation=1.9))  # its rate starts again
     assert estimates.arriving(2.0)["locate/net"] < before
+
+
+def test_routes_follow_a_jump_within_tenths_and_a_steady_stream_by_its_mean() -> None:
+    estimates = Estimates(a_pipeline(), a_profile())
+    arrived, now = 0, 100.0
+    for tenth, came in enumerate([0] * 10 + [200] * 3):
+        now, arrived = 100.0 + tenth / 10, arrived + came
+        estimates.count(counted(now, {0: arrived}, {}))
+    assert estimates.arriving_qps(now) == pytest.approx(2000.0)
+    for tenth in range(1, 201):
+        now, arrived = 101.2 + tenth / 10, arrived + 200
+        estimates.count(counted(now, {0: arrived}, {}))
+    assert estimates.arriving_qps(now) == pytest.approx(2000.0, rel=1e-3)
