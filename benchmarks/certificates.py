@@ -130,7 +130,8 @@ def certified(row: CertifiedRow, sizes: Sizes) -> Iterator[tuple[str, Certificat
         certificate, _ = certify(
             certificate_request(
                 file, arrivals, policy=policy, devices={kind: devices}, dilate=row.dilate,
-                simulations=sizes.simulations, repeats=sizes.repeats,
+                world=str(world_path(row.file)), simulations=sizes.simulations,
+                repeats=sizes.repeats,
             )
         )  # fmt: skip
         yield f"{row.name}: {load:g} of the load, {policy}, {devices} devices", certificate

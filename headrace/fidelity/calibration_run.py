@@ -9,27 +9,24 @@ import numpy as np
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded, Times, poisson
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.profile_files import load_profile
 from headrace.errors import CalibrationError, Unsuccessful
+from headrace.fidelity.live_phase import live_phase
 from headrace.fidelity.live_run import (
     LiveEnvironment,
-    answers,
     live_environment,
     live_figures,
     play,
-    reports,
     run_versions,
     sized,
 )
 from headrace.fidelity.variant_file import as_asked
-from headrace.fidelity.world_fit import broker_quantiles, fitted
+from headrace.fidelity.world_fit import broker_quantiles
 from headrace.machine import machine
+from headrace.machine_look import MachineLook, look
 from headrace.simulation.experiments import plannable_demand
-from headrace.simulation.paid_batches import own_rates
-from headrace.simulation.run_input import real_workers
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
-from streams.simulated.world import Phase, World
+from streams.simulated.world import World
 
 LOADS = (0.25, 0.5)  # of the planned capacity, without --rate
 HALF = 0.5  # with one --rate: also this part of it
@@ -67,6 +64,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(request.seed))
     queries = sized(request.file, Recorded(times), request.seed)
+    seen = look()
     with (
         as_asked(request.file, request.policy) as file,
         live_environment(file, file.pipeline.policy, request.dilate) as system,
@@ -78,7 +76,7 @@ def calibrate(request: CalibrationRequest) -> Calibration:
             lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
             request.seed,
         )
-    return calibration_of(request, steps, times, system)
+    return calibration_of(request, steps, times, system, seen)
 
 
 def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
@@ -129,10 +127,14 @@ def calibration_of(
     steps: Sequence[CalibrationStep],
     times: Times,
     system: LiveEnvironment,
+    seen: MachineLook,
 ) -> Calibration:
-    """Return the calibration that a finished run shows."""
+    """Return the calibration that a finished run shows; ``seen``: the machine before it."""
     file = request.file
-    phases = tuple(_phase(request, step, system) for step in steps)
+    phases = tuple(
+        live_phase(system, step.from_s, step.until_s, step.rate_qps, request.dilate)
+        for step in steps
+    )
     if not any(phase.ways_in for phase in phases):
         share = "unknown" if system.host_cpu_share is None else f"{system.host_cpu_share:.0%}"
         raise Unsuccessful(
@@ -153,15 +155,5 @@ def calibration_of(
         machine=machine(),
         versions=run_versions(),
         host_cpu_share=system.host_cpu_share,
+        look=seen,
     )
-
-
-def _phase(request: CalibrationRequest, step: CalibrationStep, system: LiveEnvironment) -> Phase:
-    from_s, until_s = system.began_s + step.from_s, system.began_s + step.until_s
-    known = (each for each in answers(system) if from_s <= each.created_s < until_s)
-    workers = real_workers(request.file)
-    return fitted(
-        known, load_profile(request.file), workers, dilate=request.dilate, from_s=from_s,
-        until_s=until_s, rate_qps=step.rate_qps, size_of=system.size_of,
-        rates=own_rates(request.file, workers), reports=reports(system),
-    )  # fmt: skip

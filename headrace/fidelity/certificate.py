@@ -18,6 +18,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from headrace.errors import CertificateError
+from headrace.fidelity.drift import DelayDrift
 from headrace.results.figures import Figures
 
 FORMAT = 2
@@ -82,7 +83,8 @@ class Conditions:
     ``dilate``: the factor by which time ran slower live. ``notes``: what to know about the
     prediction, such as a load that was not calibrated. ``host_cpu_share``: the busy fraction of
     all cores in the busiest live run; ``behind_ms``: the largest delay of a query behind its
-    arrival time, in pipeline time. ``warm_up_s`` of the arrivals are not counted.
+    arrival time, in pipeline time. ``warm_up_s`` of the arrivals are not counted. ``look``: at the
+    machine before the prediction, as ``MachineLook`` has it.
     """
 
     pipeline: str
@@ -104,6 +106,7 @@ class Conditions:
     notes: tuple[str, ...] = ()
     host_cpu_share: float | None = None
     behind_ms: float = 0.0
+    look: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,7 @@ class Certificate:
     None for built-in figures. ``live_runs``: the figures of each repeat. ``conditional``: the mean
     of simulations that replay the delays and the plan of the live runs themselves, which tests
     queueing and control logic and predicts nothing. ``nulls``: predictions of the null models.
+    ``drift``: the delays of the live runs over those of the calibration; it affects no verdict.
     """
 
     predicted_at: str
@@ -126,6 +130,7 @@ class Certificate:
     live_runs: tuple[Mapping[str, float | None], ...]
     conditional: Mapping[str, float | None]
     nulls: Mapping[str, Mapping[str, float | None]]
+    drift: tuple[DelayDrift, ...] = ()
 
     @property
     def repeats(self) -> int:
@@ -166,6 +171,7 @@ class Certificate:
             "world": None if self.world is None else dict(self.world),
             "met": self.met,
             "metrics": [asdict(metric) for metric in self.metrics],
+            "drift": [each.as_json() for each in self.drift],
         }
 
     def as_stored(self) -> dict[str, Any]:
@@ -195,6 +201,7 @@ class Certificate:
                 conditions=Conditions(**conditions),
                 metrics=tuple(CertifiedMetric(**metric) for metric in value["metrics"]),
                 live_runs=tuple(value["live_runs"]),
+                drift=tuple(DelayDrift.from_json(each) for each in value.get("drift", ())),
                 **{name: value[name] for name in (
                     "predicted_at", "sha256", "live_started_at", "world", "conditional", "nulls",
                 )},

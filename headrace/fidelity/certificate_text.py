@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from headrace.cells import columns
 from headrace.fidelity.certificate import BOUNDS, Certificate, CertifiedMetric
 from headrace.fidelity.certificate_store import Kept
+from headrace.fidelity.drift import drift_text
 
 VERDICTS = {
     "aim": "within the aim", "must": "within bounds", "within floor": "within the floor only",
@@ -59,6 +60,8 @@ def _conditions(certificate: Certificate) -> Iterator[str]:
     devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
     met = "no metric is missed" if certificate.met else "MISSED"
     yield f"{met}: {certificate.repeats} live runs against a prediction made before them"
+    if drift := drift_text(certificate.drift):
+        yield drift
     yield (
         f"predicted {certificate.predicted_at} from {it.simulations} simulations, seeds from "
         f"{it.seed}; first live run {certificate.live_started_at}; SHA-256 {certificate.sha256}"

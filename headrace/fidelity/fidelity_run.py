@@ -13,7 +13,7 @@ from control.policies import policy_named
 from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import PipelineFile
-from headrace.errors import PipelineError
+from headrace.errors import CalibrationError, PipelineError
 from headrace.fidelity.certificate import (
     METRICS,
     Certificate,
@@ -25,6 +25,8 @@ from headrace.fidelity.certificate import (
 )
 from headrace.fidelity.certificate_store import keep_prediction, sha256, store_certificate
 from headrace.fidelity.conditional import conditional
+from headrace.fidelity.drift import drifts
+from headrace.fidelity.live_phase import live_phase
 from headrace.fidelity.live_run import (
     LiveEnvironment,
     check_emulated,
@@ -37,12 +39,14 @@ from headrace.fidelity.live_run import (
 from headrace.fidelity.null_models import null_models
 from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
+from headrace.machine_look import MachineLook, changes, look
 from headrace.results.figures import Figures
 from headrace.simulation.overrides import Devices, overridden
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.world_file import ChosenWorld, beyond, chosen_world, profiles_sha256
 from headrace.terminal import progress, say
+from streams.simulated.world import Phase, World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +98,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """The figures of one live run, and of the simulation that replays it."""
+    """The figures of one live run and of the simulation that replays it, and its delays."""
 
     figures: Figures
     conditional: Figures
+    phase: Phase
     host_cpu_share: float | None
     behind_s: float
 
@@ -133,21 +138,31 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
 
     Raises as ``live_environment`` does; the prediction is kept also then.
     """
-    queries = drawn_arrivals(request)
+    queries, seen = drawn_arrivals(request), look()
+    notes = changed_machine(request.world, seen)
+    for note in notes:
+        say(note)
     prediction = predict(request, queries)
+    prediction = replace(prediction, conditions=replace(
+        prediction.conditions, look=asdict(seen), notes=prediction.conditions.notes + notes,
+    ))  # fmt: skip
     kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
     say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
-    certificate = certified(prediction, digest, started, live)
+    certificate = certified(prediction, digest, started, live, request.world.world)
     return certificate, store_certificate(request.original.path, prediction.name, certificate)
 
 
 def certified(
-    prediction: Prediction, digest: str, started: datetime, live: Sequence[LiveRun]
+    prediction: Prediction,
+    digest: str,
+    started: datetime,
+    live: Sequence[LiveRun],
+    world: World | None,
 ) -> Certificate:
-    """Return the certificate of a prediction, whose file has the SHA-256 ``digest``, by live runs
-    from ``started`` on."""
+    """Return the certificate of a prediction with a calibrated ``world``, whose file has the
+    SHA-256 ``digest``, by live runs from ``started`` on."""
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
     busiest = max((share for share in shares if share is not None), default=None)
@@ -165,6 +180,7 @@ def certified(
         live_runs=tuple(figures),
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
+        drift=() if world is None else drifts(world, [each.phase for each in live]),
     )
 
 
@@ -189,6 +205,23 @@ def drawn_arrivals(request: CertificateRequest) -> Recorded:
     return sized(request.file, Recorded(times, recorded), request.seed)
 
 
+def changed_machine(chosen: ChosenWorld, seen: MachineLook) -> tuple[str, ...]:
+    """Return a sentence if the machine is no longer as the calibration's look has it.
+
+    Raises ``CalibrationError`` instead unless the user named the calibration.
+    """
+    before = None if chosen.calibration is None else chosen.calibration.look
+    if before is None or chosen.path is None or not (found := tuple(changes(before, seen))):
+        return ()
+    told = f"the machine has changed since {chosen.path.name} was calibrated: {'; '.join(found)}"
+    if chosen.named:
+        return (told,)
+    raise CalibrationError(
+        f"{told}; run `headrace calibrate` again, or predict with it nevertheless by "
+        f"--world {chosen.path}"
+    )
+
+
 def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
     """Simulate from a cold start, once for each seed, and return the prediction.
 
@@ -206,7 +239,7 @@ def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
     ]  # fmt: skip
     with progress("predicting", len(times) * len(runs)) as advance:
         found = [figures_of(run, _offset(advance, at * len(times))) for at, run in enumerate(runs)]
-    rate_qps = len(times) / float(times[-1]) if times[-1] > 0 else 0.0
+    rate_qps = mean_rate_qps(times)
     calibration, rng = request.world.calibration, np.random.default_rng(request.seed)
     nulls = null_models(request.file, request.policy, calibration, rate_qps, request.dilate, rng)
     world = request.world
@@ -219,6 +252,11 @@ def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
             "path": world.path.name, "sha256": world.sha256, "date": world.calibration.date,
         },
     )  # fmt: skip
+
+
+def mean_rate_qps(times: Times) -> float:
+    """Return the mean rate of arrivals from 0 to the last one."""
+    return len(times) / float(times[-1]) if times[-1] > 0 else 0.0
 
 
 def _offset(advance: Callable[[int, str], None], before: int) -> Callable[[int], None]:
@@ -270,9 +308,13 @@ def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> Li
             system, queries, policy=request.policy, warm_up_s=request.warm_up_s,
             seed=request.seed + number, dilate=request.dilate,
         )  # fmt: skip
+        times = queries.times_s
+        phase = live_phase(
+            system, request.warm_up_s, float(times[-1]), mean_rate_qps(times), request.dilate
+        )
     return LiveRun(
         figures=found, conditional=again, host_cpu_share=system.host_cpu_share,
-        behind_s=system.behind_s,
+        behind_s=system.behind_s, phase=phase,
     )  # fmt: skip
 
 

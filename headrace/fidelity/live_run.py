@@ -33,6 +33,7 @@ from headrace.config.profile_files import load_profile
 from headrace.config.user_functions import load_workload
 from headrace.errors import Unsuccessful
 from headrace.load.load import drawn_sizes, inputs_of
+from headrace.machine_look import cpu_used_s
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.process_setup import dilated
@@ -298,14 +299,10 @@ class _Busy:
         self._own = self._own_s()
 
     def shares(self) -> tuple[float | None, float | None]:
-        now, before = psutil.cpu_times(), self._before
-        spent = {name: getattr(now, name) - getattr(before, name) for name in now._fields}
-        # User time includes guest time.
-        total = sum(s for name, s in spent.items() if not name.startswith("guest"))
-        if total <= 0:
+        used_s, every_s = cpu_used_s(self._before, psutil.cpu_times())
+        if every_s <= 0:
             return None, None
-        idle = spent["idle"] + spent.get("iowait", 0.0)
-        return round(1 - idle / total, 4), round((self._own_s() - self._own) / total, 4)
+        return round(used_s / every_s, 4), round((self._own_s() - self._own) / every_s, 4)
 
     def _own_s(self) -> float:
         """Return the CPU seconds of the broker, the roles with their children, and this process."""

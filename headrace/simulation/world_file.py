@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf, sqrt
 from os.path import relpath
@@ -23,6 +23,7 @@ from headrace.atomic_file import write_whole
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CalibrationError
 from headrace.machine import machine
+from headrace.machine_look import MachineLook
 from headrace.results.figures import Figures
 from headrace.simulation.paid_batches import own_rates
 from profiles.measurements import EMULATED
@@ -42,7 +43,8 @@ class Calibration:
     """A world, the conditions it was measured under, and the figures of its phases.
 
     ``date`` is ISO 8601, UTC. ``host_cpu_share``: the busiest phase's busy fraction of all cores.
-    ``figures``: of the queries of each phase, live.
+    ``figures``: of the queries of each phase, live. ``look``: at the machine just before; those
+    of earlier releases have none.
     """
 
     world: World
@@ -57,16 +59,21 @@ class Calibration:
     machine: str
     versions: Mapping[str, str]
     host_cpu_share: float | None
+    look: MachineLook | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenWorld:
-    """The world of a simulation, None for built-in figures, and a sentence that says which."""
+    """The world of a simulation, None for built-in figures, and a sentence that says which.
+
+    ``named``: whether the user named it, rather than that it lay beside the file.
+    """
 
     calibration: Calibration | None
     sentence: str
     path: Path | None = None
     sha256: str = ""
+    named: bool = False
 
     @property
     def world(self) -> World | None:
@@ -124,7 +131,7 @@ def chosen_world(
         return ChosenWorld(calibration=None, sentence=sentence)
     unused = "".join(f"; {each}" for each in elsewhere)
     return ChosenWorld(
-        calibration=found, path=path, sha256=_sha256(path),
+        calibration=found, path=path, sha256=_sha256(path), named=option is not None,
         sentence=f"hops and batches from {path.name}, calibrated {found.date}{unused}",
     )  # fmt: skip
 
@@ -251,6 +258,7 @@ def as_json(found: Calibration) -> dict[str, Any]:
         "policy": found.policy,
         "dilate": found.dilate,
         "host_cpu_share": found.host_cpu_share,
+        "look": None if found.look is None else asdict(found.look),
         "broker": [list(knot) for knot in found.world.broker],
         "phases": [
             {**_phase(phase), "figures": _figures(figures)}
@@ -280,6 +288,7 @@ def from_json(value: Mapping[str, Any]) -> Calibration:
     return Calibration(
         world=World(phases, tuple((share, seconds) for share, seconds in value["broker"])),
         figures=tuple(Figures(**each["figures"]) for each in value["phases"]),
+        look=MachineLook(**look) if (look := value.get("look")) else None,
         **{name: value[name] for name in same} | {"profiles_sha256": profiles},
     )
 

@@ -33,7 +33,14 @@ def test_a_prediction_is_stored_before_live_runs_judge_it(
     assert world.world.rates_qps == (10.0, 15.0)
     assert all(phase.ways_in for phase in world.world.phases)
     wish = certificate_request(
-        file, arrivals, policy="fast", devices=3, dilate=2.0, until_s=3.0, simulations=2
+        file,
+        arrivals,
+        policy="fast",
+        devices=3,
+        dilate=2.0,
+        until_s=3.0,
+        simulations=2,
+        world=str(world_path(path)),  # also if other work has begun since it was made
     )
     certificate, _ = certify(replace(wish, repeats=1))
     (kept,) = stored_certificates(path)
@@ -46,5 +53,7 @@ def test_a_prediction_is_stored_before_live_runs_judge_it(
     it = certificate.conditions
     assert (it.policy, it.dilate, it.warm_up_s, it.devices) == ("fast", 2.0, 0.0, {"emulated": 3})
     assert it.queries == 60
+    assert None not in (world.look, it.look)
+    assert {"hops", "ways in", "ways out"} <= {each.what for each in certificate.drift}
     path.write_text(path.read_text() + "\n")
     assert stale(certificate, read_pipeline_file(path)) == ("pipeline.yaml",)

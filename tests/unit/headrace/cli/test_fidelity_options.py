@@ -1,7 +1,8 @@
 """``headrace fidelity`` and ``calibrate``: impossible requests are refused before anything runs."""
 
 import json
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,21 @@ from benchmarks.small_cluster import a_cluster, some_arrivals
 from headrace.cli.fidelity import print_certificate
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.errors import BAD_INPUT, UNSUCCESSFUL
+from headrace.errors import BAD_INPUT, UNSUCCESSFUL, CalibrationError
 from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
 from headrace.fidelity.certificate_store import keep_prediction, store_certificate
 from headrace.fidelity.fidelity_run import (
     LiveRun,
     certificate_request,
     certified,
+    changed_machine,
     drawn_arrivals,
     predict,
 )
+from headrace.machine_look import MachineLook
 from headrace.results.figures import Figures
-from headrace.simulation.world_file import store, world_path
+from headrace.simulation.world_file import chosen_world, store, world_path
+from streams.simulated.world import Phase
 from tests.typed_files import a_typed_file
 from tests.unit.headrace.fidelity.test_certificate import a_certificate
 from tests.unit.headrace.simulation.test_world_file import NOW, a_calibration
@@ -110,8 +114,13 @@ def test_miss_exits_1_and_prints_the_judged_metrics(
     prediction = predict(wish, drawn_arrivals(wish))
     means = {metric.name: metric.predicted for metric in prediction.metrics}
     figures = Figures(queries=80, **means | {"p50_ms": slower * (means["p50_ms"] or 0.0)})  # type: ignore[arg-type]
-    live = [LiveRun(figures=figures, conditional=figures, host_cpu_share=0.4, behind_s=0.001)] * 3
-    found = certified(prediction, "abc", prediction.at + timedelta(seconds=1), live)
+    live = [
+        LiveRun(
+            figures=figures, conditional=figures, host_cpu_share=0.4, behind_s=0.001,
+            phase=Phase(rate_qps=20.0, seconds=4.0),
+        )
+    ] * 3  # fmt: skip
+    found = certified(prediction, "abc", prediction.at + timedelta(seconds=1), live, None)
     assert print_certificate(found, as_json=True) == code
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads(json.dumps(found.as_json()))
@@ -121,6 +130,32 @@ def test_miss_exits_1_and_prints_the_judged_metrics(
     assert told["predicted_at"] < told["live_started_at"]
     assert print_certificate(found, as_json=False) == code
     assert ("MISSED" in capsys.readouterr().out) is (code == UNSUCCESSFUL)
+
+
+def test_a_calibration_is_refused_before_the_runs_if_the_machine_has_changed_since(
+    tmp_path: Path,
+) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    then, now = MachineLook(work_s=0.002, others=0.0), MachineLook(work_s=0.003, others=0.5)
+    store(replace(a_calibration(file), look=then, date=datetime.now(UTC).isoformat()),
+          world_path(file.path))  # fmt: skip
+    chosen = chosen_world(file, None)
+    assert changed_machine(chosen, then) == ()
+    with pytest.raises(CalibrationError, match=r"1\.50 times the CPU time.*calibrate` again"):
+        changed_machine(chosen, now)
+
+
+def test_a_calibration_that_the_user_names_is_used_on_a_changed_machine_and_it_is_said(
+    tmp_path: Path,
+) -> None:
+    file = read_pipeline_file(a_cluster(tmp_path))
+    then, now = MachineLook(work_s=0.002, others=0.0), MachineLook(work_s=0.002, others=0.5)
+    store(replace(a_calibration(file), look=then), world_path(file.path))
+    (told,) = changed_machine(chosen_world(file, str(world_path(file.path))), now)
+    assert "other work uses 50% of the cores, and used 0%" in told
+    store(a_calibration(file), world_path(file.path))  # of an earlier release: without a look
+    assert changed_machine(chosen_world(file, str(world_path(file.path))), now) == ()
+    assert changed_machine(chosen_world(file, "none"), now) == ()
 
 
 def test_rates_rise_and_fall_so_that_drift_does_not_look_like_a_rate_effect(tmp_path: Path) -> None:

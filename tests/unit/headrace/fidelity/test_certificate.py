@@ -124,7 +124,7 @@ def test_the_interval_is_around_the_prediction_and_within_what_can_be(values: li
 def test_the_printed_keys_are_those_of_the_interface() -> None:
     printed = a_certificate().as_json()
     assert list(printed) == [
-        "predicted_at", "sha256", "live_started_at", "repeats", "world", "met", "metrics",
+        "predicted_at", "sha256", "live_started_at", "repeats", "world", "met", "metrics", "drift",
     ]  # fmt: skip
     assert {tuple(metric) for metric in printed["metrics"]} == {
         ("name", "predicted", "low", "high", "live", "spread", "error", "skill", "verdict")

@@ -14,15 +14,18 @@ from headrace.cli.main import run
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import CalibrationError
 from headrace.machine import machine
+from headrace.machine_look import MachineLook
 from headrace.results.figures import Figures
 from headrace.simulation.experiments import simulate
 from headrace.simulation.overrides import overridden
 from headrace.simulation.world_file import (
     VALID_DAYS,
     Calibration,
+    as_json,
     beyond,
     beyond_of,
     chosen_world,
+    from_json,
     profiles_sha256,
     read,
     store,
@@ -71,6 +74,16 @@ def test_a_calibration_is_read_as_it_was_stored(file: PipelineFile) -> None:
     store(a_calibration(file), world_path(file.path))
     assert read(world_path(file.path)) == a_calibration(file)
     assert world_path(file.path).name == "pipeline.world.json"
+
+
+def test_the_look_at_the_machine_is_read_as_stored_and_earlier_calibrations_have_none(
+    file: PipelineFile,
+) -> None:
+    looked = replace(a_calibration(file), look=MachineLook(work_s=0.002, others=0.1))
+    assert from_json(json.loads(json.dumps(as_json(looked)))) == looked
+    earlier = as_json(looked)
+    del earlier["look"]
+    assert from_json(earlier) == replace(looked, look=None)
 
 
 def test_without_a_calibration_built_in_figures_are_used_and_said(file: PipelineFile) -> None:
