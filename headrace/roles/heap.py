@@ -4,8 +4,8 @@ Records and effects form no cycles: reference counting frees them. At the defaul
 per 700 new objects the collector found nothing and took an eighth of the time (two stages in
 simulation: 1.73 s of CPU with it, 1.52 s without).
 
-glibc keeps memory that is freed in the middle of an arena, and gives each thread an arena: 1 to 4
-MB of a backlog's memory stay with a role (docs/results/chaos.md, "Memory over an hour").
+glibc keeps memory that is freed in the middle of an arena, and gives each thread an arena. Trimming
+returns 1 to 4 MB of a backlog's memory (docs/results/chaos.md, "Memory over an hour").
 
 It maps each large block anew, and returns memory freed at the heap's end at once: each matching of
 200 queries and devices caused 202 page faults, a quarter of its time. ``keep_freed`` lets both
