@@ -7,8 +7,8 @@ a(t) is monotonic for the life of its source. Readings (t0, a0), (t1, a1) of one
     recent   r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r), for display
     bins     queries in each clock second, with each reading's queries spread evenly over its
              interval, for estimators
-    fine     the same per 50 ms over the last ``FINE_S``, to detect a jump within a fraction of a
-             second
+    line     the count between readings of the last ``LINE_S``, to detect a jump within a fraction
+             of a second
 
 The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
 
@@ -16,9 +16,10 @@ The marker of a transaction takes an offset, too. Ingress counts the offsets wit
 offsets count as queries by the share that held one lately.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import pairwise
 from math import exp, floor
 
 from schemas.effects import QUERIES, Counted
@@ -27,8 +28,7 @@ from schemas.records import Report
 TAU_S = 2.0
 SILENT_AFTER_S = 2.0
 BINS = 60  # seconds of history
-FINE_S, FINE_BIN_S = 1.5, 0.05  # history in fine bins, and their width
-FINE_BINS = round(FINE_S / FINE_BIN_S)
+LINE_S = 1.5  # history of single readings
 SHARED_OVER = 200.0  # offsets over which the share with a record is taken
 
 
@@ -42,6 +42,40 @@ def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Co
     return Counted(arrived=sum(ends.values()), waiting=waiting, at_s=at_s)
 
 
+class CountLine:
+    """What one source has counted: points (time, queries) with straight lines between them."""
+
+    __slots__ = ("_points",)
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque()
+
+    def add(self, since_s: float, until_s: float, new: float) -> None:
+        """Add the queries of an interval that begins at the last point or later."""
+        points = self._points
+        count = points[-1][1] if points else 0.0
+        if not points or since_s > points[-1][0]:
+            points.append((since_s, count))
+        points.append((until_s, count + new))
+        while points[1][0] <= until_s - LINE_S:
+            points.popleft()
+
+    @property
+    def times_s(self) -> list[float]:
+        """The times of the points."""
+        return [at_s for at_s, _ in self._points]
+
+    def at(self, time_s: float) -> float:
+        """Return the count at a time, at most that of the last point, at least that of the first;
+        0 without a point."""
+        for (from_s, low), (until_s, high) in pairwise(self._points):
+            if from_s <= time_s < until_s:
+                return low + (high - low) * (time_s - from_s) / (until_s - from_s)
+        if not self._points:
+            return 0.0
+        return self._points[0 if time_s < self._points[0][0] else -1][1]
+
+
 @dataclass(slots=True, kw_only=True)
 class _DemandReading:
     """The newest count of one source: the input topic or an ingress."""
@@ -52,11 +86,11 @@ class _DemandReading:
     waiting: float = 0.0
     missing: float = 0.0  # offsets without a record, of an ingress
     rate_qps: float | None = None  # None until there are two readings
+    line: CountLine = field(default_factory=CountLine)  # up to this reading
 
 
-Bins = Mapping[int, float]  # index of the bin (time / width) -> queries
+Bins = Mapping[int, float]  # second -> queries
 _NO_BINS: Bins = {}
-ROUNDING = 1e-6  # of a bin
 
 
 @dataclass(slots=True)
@@ -65,7 +99,6 @@ class _Counts:
 
     readings: dict[str, _DemandReading] = field(default_factory=dict)
     bins: dict[int, float] = field(default_factory=dict)
-    fine: dict[int, float] = field(default_factory=dict)
 
     def read(self, name: str, reading: _DemandReading) -> None:
         before = self.readings.get(name)
@@ -74,8 +107,8 @@ class _Counts:
             return
         self.readings[name] = after
         if reading.at_s > since_s:
-            _spread(self.bins, 1.0, BINS, (since_s, reading.at_s), new)
-            _spread(self.fine, FINE_BIN_S, FINE_BINS, (since_s, reading.at_s), new)
+            _spread(self.bins, since_s, reading.at_s, new)
+            reading.line.add(since_s, reading.at_s, new)
 
     def fresh(self, now: float) -> list[_DemandReading]:
         return [each for each in self.readings.values() if now - each.at_s <= SILENT_AFTER_S]
@@ -156,7 +189,7 @@ class Demand:
 
     def by_second(self, now: float) -> tuple[float, ...]:
         """Return the queries in each fully observed second, the newest last."""
-        readings, bins, _ = self._recent(now)
+        readings, bins = self._recent(now)
         if not readings:
             return ()
         end = floor(min(reading.at_s for reading in readings))
@@ -168,26 +201,28 @@ class Demand:
     def lately(self, now: float) -> tuple[tuple[float, float], ...]:
         """Return (seconds, queries) of windows that end at the newest reading, the shortest first.
 
-        Windows consist of whole fine bins that every source has covered, up to ``FINE_S``.
+        Each begins at a reading of the last ``LINE_S``, and all sources have covered it.
         """
-        readings, _, fine = self._recent(now)
-        if not readings or not fine:
+        readings, _ = self._recent(now)
+        if not readings:
             return ()
-        end = floor(min(reading.at_s for reading in readings) / FINE_BIN_S + ROUNDING)
-        first = max(min(fine) + 1, end - FINE_BINS)
-        counts = accumulate(fine.get(at, 0.0) for at in range(end - 1, first - 1, -1))
-        return tuple((FINE_BIN_S * wide, count) for wide, count in enumerate(counts, 1))
+        last = min(readings, key=lambda reading: reading.at_s)
+        lines = [reading.line for reading in readings]
+        count = sum(line.at(last.at_s) for line in lines)
+        return tuple(
+            (last.at_s - at_s, count - sum(line.at(at_s) for line in lines))
+            for at_s in reversed(last.line.times_s)
+            if at_s < last.at_s
+        )
 
-    def _recent(self, now: float) -> tuple[list[_DemandReading], Bins, Bins]:
-        """Return the fresh readings with their bins and fine bins, of the input topic if there are
-        any, else of the ingresses."""
+    def _recent(self, now: float) -> tuple[list[_DemandReading], Bins]:
+        """Return the fresh readings with their bins, of the input topic if there are any, else of
+        the ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
         if topic:
-            return topic, self._topic.bins, self._topic.fine
+            return topic, self._topic.bins
         ingresses = self._ingresses.fresh(now)
-        if not ingresses:
-            return [], _NO_BINS, _NO_BINS
-        return ingresses, self._ingresses.bins, self._ingresses.fine
+        return (ingresses, self._ingresses.bins) if ingresses else ([], _NO_BINS)
 
 
 def _read(
@@ -208,29 +243,25 @@ def _read(
     rate = new / seconds
     if before.rate_qps is not None:
         rate = before.rate_qps + (1 - exp(-seconds / TAU_S)) * (rate - before.rate_qps)
-    reading.rate_qps = rate
+    reading.rate_qps, reading.line = rate, before.line
     return reading, since_s, new
 
 
-def _spread(
-    bins: dict[int, float], width_s: float, kept: int, interval: tuple[float, float], count: float
-) -> None:
-    """Spread ``count`` evenly over the bins of an interval; keep the newest ``kept`` bins."""
-    since_s, until_s = interval
-    first, last = floor(since_s / width_s), floor(until_s / width_s)
+def _spread(bins: dict[int, float], since_s: float, until_s: float, count: float) -> None:
+    """Spread ``count`` evenly over the seconds of an interval; keep the newest ``BINS``."""
+    first, last = floor(since_s), floor(until_s)
     if first == last and last in bins:
         bins[last] += count
         return
-    while bins and (oldest := next(iter(bins))) < last - kept - 1:
+    while bins and (oldest := next(iter(bins))) < last - BINS - 1:
         del bins[oldest]
     per_s = count / (until_s - since_s)
     begins_s = since_s
-    if first < last - kept:
-        first = last - kept
-        begins_s = first * width_s
+    if first < last - BINS:
+        first = last - BINS
+        begins_s = first
     for at in range(first, last + 1):
-        ends_s = (at + 1) * width_s
-        ends_s = ends_s if ends_s < until_s else until_s
+        ends_s = at + 1.0 if at + 1.0 < until_s else until_s
         if ends_s > begins_s:
             bins[at] = bins.get(at, 0.0) + per_s * (ends_s - begins_s)
         begins_s = ends_s

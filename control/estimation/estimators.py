@@ -9,7 +9,8 @@
     level      the end of a least-squares line through the last ``FITTED`` seconds, without those
                before the first query. If the newest seconds lie significantly above the line
                through the earlier ones, load has jumped and the newest seconds alone count; in the
-               first second of a jump, the rate since its likeliest start (``surge``)
+               first second of a jump, the rate since its likeliest start (``surge``), once a second
+               count shows it
     ahead      + slope x h if the slope is significant. The horizon h is how long an undersized
                plan stays in force: ``REACT_S``, or ``NOTICE_S`` plus the time to load a variant if
                that is longer, at most ``MOST_AHEAD_S``. A falling slope is not extrapolated: a plan
@@ -28,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
-from control.estimation.demand import ROUNDING, Demand
+from control.estimation.demand import Demand
 
 COM = 1.6  # pandas' center of mass: a = 1 / (1 + com)
 SAMPLES = 20
@@ -37,7 +38,8 @@ LEAST_FITTED = 5
 REACT_S = 3.0  # from a jump of demand until workers have loaded the next plan's variants
 NOTICE_S = 2.0  # part of ``REACT_S`` until workers begin to load
 MOST_AHEAD_S = 2.0 * FITTED  # a line is not extrapolated further
-SHORT_S = 0.1  # a shorter window is not significant
+SHORT_S = 0.05  # a shorter window is not significant
+ROUNDING = 1e-6  # of a second
 FEWEST = 8  # queries in a window that can show a jump: fewer are too far from normal
 FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too large to keep
 OVERFLOW = 0.05
@@ -82,7 +84,7 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
     """Return the expected demand when the next plan takes effect, with Poisson headroom."""
     seen = _since_the_first(demand.by_second(now))[-FITTED:]
-    level = _ahead(seen, horizon.react_s) if seen else demand.rate_qps(now)
+    level = _ahead(seen, horizon.react_s) if seen else _first_rate(demand, now)
     level = max(level, surge(demand, now, level))
     if level <= 0:
         return 0.0
@@ -99,7 +101,7 @@ ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": 
 def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
     """Return whether arrivals significantly exceed the planned demand, so that a plan is due.
 
-    True if a window within the last ``FINE_S`` (``surge``), the last second, or the mean of the
+    True if a window within the last ``LINE_S`` (``surge``), the last second, or the mean of the
     last three seconds exceeds the planned demand by a tenth of it and by four standard errors.
     """
     seen = demand.by_second(now)
@@ -112,19 +114,51 @@ def surge(demand: Demand, now: float, level_qps: float) -> float:
     """Return the arrival rate since a jump above ``level_qps``; 0 without a jump.
 
     Of the windows that end now and exceed the level significantly, the one with the most standard
-    errors starts at the likeliest moment of the jump.
+    errors starts at the likeliest interval between two counts. The jump began somewhere in it. If
+    it is the newest, the rate is not known yet: a plan for too little would delay the right one.
     """
-    most, rate = 0.0, 0.0
-    for seconds, count in demand.lately(now):
+    windows = _windows(demand, now)
+    most, start = 0.0, 0
+    for at, (seconds, count) in enumerate(windows):
         mean = count / seconds
-        if seconds < SHORT_S - ROUNDING or count < FEWEST:
-            continue
-        if not _above(mean, seconds, level_qps, WINDOWS_SIGMAS):
+        if count < FEWEST or not _above(mean, seconds, level_qps, WINDOWS_SIGMAS):
             continue
         errors = (mean - level_qps) * sqrt(seconds / max(level_qps, 1.0))
         if errors > most:
-            most, rate = errors, mean
-    return rate
+            most, start = errors, at
+    if most == 0.0 or (start == 0 and _just_begun(windows, level_qps)):
+        return 0.0
+    return _rate_since(windows, start)
+
+
+def _windows(demand: Demand, now: float) -> list[tuple[float, float]]:
+    return [each for each in demand.lately(now) if each[0] >= SHORT_S - ROUNDING]
+
+
+def _just_begun(windows: Sequence[tuple[float, float]], level_qps: float) -> bool:
+    """Return whether a jump that shows in the newest interval does not in the one before."""
+    if len(windows) < 2:
+        return False
+    (newest_s, newest), (both_s, both) = windows[:2]
+    return both - newest <= level_qps * (both_s - newest_s)
+
+
+def _first_rate(demand: Demand, now: float) -> float:
+    """Return the arrival rate before a whole second has been seen, 0 if arrivals have just begun:
+    they then are fewer than a rate shows."""
+    return 0.0 if _just_begun(_windows(demand, now), 0.0) else demand.rate_qps(now)
+
+
+def _rate_since(windows: Sequence[tuple[float, float]], start: int) -> float:
+    """Return the rate of a window, without its first interval if that has fewer queries than the
+    others show and chance explains."""
+    seconds, count = windows[start]
+    after_s, after = windows[max(start - 1, 0)]
+    if start > 0 and after >= FEWEST:
+        expected = after / after_s * (seconds - after_s)
+        if count - after < expected - sqrt(expected):
+            return after / after_s
+    return count / seconds
 
 
 def rose(expected_qps: float, planned_qps: float) -> bool:

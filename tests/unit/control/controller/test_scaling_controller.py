@@ -166,6 +166,17 @@ def test_a_jump_has_a_quick_plan_before_its_solve_has_ended_and_the_exact_one_af
     assert world.plan.mode == "accuracy"
 
 
+def test_a_jump_whose_first_queries_had_a_plan_has_its_own_as_soon_as_it_is_known() -> None:
+    world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=6)
+    world.start(*WORKERS)
+    world.flow(0.4, 0.0)
+    for came in (3, 40):
+        world.now += 0.1
+        world.total += came
+        world.tell(counted(world.now, {0: world.total}, {}))
+    assert world.plan.demand_qps > 400.0
+
+
 def test_capacity_that_a_plan_adds_after_an_overload_is_admitted_at_once() -> None:
     """Most queries are late until workers join; some are still refused afterwards."""
     world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=3)

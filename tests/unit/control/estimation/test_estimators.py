@@ -143,11 +143,33 @@ def test_a_jump_is_more_than_chance_over_a_second_or_three() -> None:
     assert not jumped(Demand(), 0.0, 0.0)
 
 
+def tenths(*counts: int, each_s: float = 0.1) -> tuple[Demand, float]:
+    """Return the queries between counts every ``each_s``, after a hundred times the first."""
+    demand, now, total = Demand(), 100.0, 0
+    demand.count(counted(now, {0: 0}, {}))
+    for count in (*[counts[0]] * 100, *counts):
+        now, total = now + each_s, total + count
+        demand.count(counted(now, {0: total}, {}))
+    return demand, now
+
+
 def test_a_jump_is_seen_before_its_second_has_ended() -> None:
-    demand, now = seen(*[100.0] * 10)
-    demand.count(counted(now + 0.25, {0: 1000 + 100 + 60}, {}))
-    assert jumped(demand, now + 0.25, 110.0)
-    assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
+    demand, now = tenths(10, 24, 24)
+    assert jumped(demand, now, 110.0)
+    assert trend(demand, now, HORIZON) == pytest.approx(240.0 + HEADROOM)
+
+
+@pytest.mark.parametrize("each_s", [0.09, 0.1, 0.13])
+@pytest.mark.parametrize("part", [0.01, 0.2, 0.5, 0.8, 1.0])
+def test_a_jump_is_planned_for_once_its_rate_is_known(part: float, each_s: float) -> None:
+    """A plan for the queries of the interval in which the jump began was for too little."""
+    first = round(part * 2000 * each_s)
+    demand, now = tenths(0, first, each_s=each_s)
+    assert not jumped(demand, now, 0.0)
+    assert trend(demand, now, HORIZON) == 0.0
+    demand, now = tenths(0, first, round(2000 * each_s), each_s=each_s)
+    assert jumped(demand, now, 0.0)
+    assert trend(demand, now, HORIZON) == pytest.approx(2000.0 + HEADROOM)
 
 
 def test_demand_has_fallen_when_the_plan_is_clearly_too_large() -> None:
@@ -189,3 +211,12 @@ def test_estimates_are_never_negative_and_the_average_stays_within_what_was_seen
     for estimate in ESTIMATORS.values():
         assert estimate(demand, now, HORIZON) >= 0.0
     assert min(counts) - 1e-6 <= ewma(demand, now, HORIZON) <= max(counts) + 1e-6
+
+
+def test_arrivals_that_begin_in_the_first_second_count_once_their_rate_is_known() -> None:
+    demand, total = Demand(), 0
+    for tenth, came in enumerate((0, 0, 0, 4, 24)):
+        assert trend(demand, 100.0 + tenth / 10, HORIZON) == 0.0
+        total += came
+        demand.count(counted(100.0 + tenth / 10, {0: total}, {}))
+    assert trend(demand, 100.4, HORIZON) == pytest.approx(240.0 + HEADROOM)
