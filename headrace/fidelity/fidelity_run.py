@@ -46,6 +46,7 @@ from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.world_file import ChosenWorld, beyond, chosen_world, profiles_sha256
 from headrace.terminal import progress, say
+from operators.reporter import INTERVAL_S
 from streams.simulated.world import Phase, World
 
 
@@ -226,14 +227,15 @@ def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
     """Simulate from a cold start, once for each seed, and return the prediction.
 
     Demand is counted by seconds of the clock, and a live run's arrivals begin anywhere in a second,
-    so the simulations begin at evenly spread fractions of one.
+    so the simulations begin at evenly spread fractions of one. Ticks and reports are out of step,
+    as those of processes that start one after the other.
     """
     times = queries.times_s
     runs = [
         Run(
             file=request.file, policy=request.policy, seed=request.seed + number, arrivals=queries,
             warm_up_s=request.warm_up_s, dilate=request.dilate, world=request.world.world,
-            phase_s=(number + 0.5) / request.simulations,
+            phase_s=(number + 0.5) / request.simulations, apart_s=INTERVAL_S,
         )
         for number in range(request.simulations)
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 A run starts empty, or under a plan already in force (``Start``).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,7 @@ class Run:
     replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
     start: Start | None = None  # None: the control app plans from the start
     phase_s: float | None = None  # of the clock's second at the first arrival; None: as it comes
+    apart_s: float = 0.0  # processes start within this time, drawn; 0: together
     sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
     classes: tuple[tuple[str, float], ...] = ()  # part by SLO class, at most 1
     hops: bool = True  # False: all delays of broker and machine are 0
@@ -63,6 +65,27 @@ def devices(file: PipelineFile) -> dict[str, str]:
         for role in cluster_workers(file.cluster, device, count)
         for name in role.nodes
     }
+
+
+def start_times(run: Run, control: str, nodes: Sequence[str]) -> dict[str, float]:
+    """Return when each node starts, in seconds; the workers of a process start together.
+
+    Empty if all start at once. Ticks and reports repeat from the start of a process on, so live
+    they are out of step.
+    """
+    if not run.apart_s:
+        return {}
+    cluster, rng = run.file.cluster, np.random.default_rng([run.seed, 10])
+    hosts = {
+        node: role.name
+        for device, count in cluster.devices
+        for role in cluster_workers(cluster, device, count)
+        for node in role.nodes
+    }
+    drawn: dict[str, float] = {}
+    for node in (control, *nodes):
+        drawn.setdefault(hosts.get(node, node), float(rng.uniform(0.0, run.apart_s)))
+    return {node: drawn[hosts.get(node, node)] for node in (control, *nodes)}
 
 
 def real_workers(file: PipelineFile) -> dict[str, str]:

@@ -31,7 +31,7 @@ from headrace.simulation.faults import (
     with_bursts,
 )
 from headrace.simulation.rented_fleet import LEAVE_S, RentedFleet
-from headrace.simulation.run_input import Run, queries, stamped
+from headrace.simulation.run_input import Run, queries, stamped, start_times
 from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver
 from headrace.simulation.warm_start import GivenPlan, filed
 from headrace.status.readiness import Readiness
@@ -142,7 +142,11 @@ class _Simulation:
         self._readiness = Readiness(self.pipeline, self.nodes.names, 0.0, answered=True)
         self._records = _Records(self._readiness)
         watchers = () if watch is None else (watch(self.metrics),)
-        nodes = {name: self.nodes.node(name, 0.0) for name in (CONTROL, *self.nodes.names)}
+        after_s = start_times(run, CONTROL, self.nodes.names)
+        nodes = {
+            name: self.nodes.node(name, after_s.get(name, 0.0))
+            for name in (CONTROL, *self.nodes.names)
+        }
         self._given: GivenPlan | None = None
         if run.start is not None:
             violations = check_structure(run.start.plan, self.pipeline)
@@ -155,6 +159,7 @@ class _Simulation:
             nodes,
             self.nodes.batches,
             self.nodes.delays(),
+            after_s=after_s,
             solve=self.solver,
             scale=lambda effect: self.fleet.scale(effect),
             charged_s=self.nodes.charged_s,

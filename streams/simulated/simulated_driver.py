@@ -6,6 +6,7 @@ solves (by their solver) take time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import heappush
 from typing import Any, Protocol
 
@@ -47,6 +48,7 @@ from streams.simulated.topic_log import Subscriber
 
 _WORK = work_topic("")
 RETIRE_EVERY_S = 0.1  # interval at which a leaving worker's slots are checked
+AT_ONCE: Mapping[str, float] = {}
 
 
 class BatchLatency(Protocol):
@@ -91,7 +93,8 @@ def _no_scaler(effect: Scale) -> None:
 
 
 class Simulated:
-    """Runs nodes over topics in memory, from ``start_s`` on.
+    """Runs nodes over topics in memory, from ``start_s`` on; a node in ``after_s`` starts so many
+    seconds later.
 
     ``keep`` lists the topics whose records ``written`` retains (None: all of them). ``charged_s``
     returns the CPU seconds that a node's last batch was charged. ``events`` counts the events
@@ -106,6 +109,7 @@ class Simulated:
         delays: Delays,
         *,
         start_s: float = 0.0,
+        after_s: Mapping[str, float] = AT_ONCE,
         solve: Solver = _no_solver,
         scale: Scaler = _no_scaler,
         charged_s: Callable[[str], float] = _free,
@@ -123,7 +127,10 @@ class Simulated:
         self._nodes: dict[str, _Running] = {}
         self._slowdown: dict[str, float] = {}
         for name, node in nodes.items():
-            self.start(name, node)
+            if name in after_s:
+                self.at(start_s + after_s[name], partial(self.start, name, node))
+            else:
+                self.start(name, node)
 
     # ------------------------------------------------------------------ from outside
 
