@@ -15,7 +15,9 @@ task to egress if other items wait for the batch's places, else 0.
 
 S applies only if more items wait than the batch takes. In a full queue the first items have just
 enough time for this batch; those that are late downstream take the places of items that would be in
-time. If no item waits, an item that may be in time takes no place. Not from a paper.
+time. If no item waits, an item that may be in time takes no place. With SLO classes only items of
+the same or a tighter SLO count, because slacker ones can wait for the next batch (``displaces``).
+Not from a paper.
 
 The paper decides per-task dropping at the end of the batch. The end is known at the start, so the
 decision is made there and saves the computation. The paper's opportunistic rerouting has no rule
@@ -33,8 +35,9 @@ budget: a batch of a slacker class cannot be interrupted, and a smaller budget w
 waited for it and are still in time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 
 
@@ -100,6 +103,17 @@ RULES: Mapping[str, DropRule] = {
     "reroute-paper": DropRule(_last_task, GAP),
     "reroute": DropRule(_in_time, IN_TIME),
 }
+
+
+def displaces(own_s: float, others_s: Iterable[float], places: int) -> bool:
+    """Return whether an item takes a place of the batch from another one of its class or of a
+    tighter one.
+
+    ``own_s`` is the item's SLO, ``others_s`` are those of the items that wait behind it, and
+    ``places`` is the number of free places, the item's included.
+    """
+    rivals = (each for each in others_s if each <= own_s)
+    return sum(1 for _ in islice(rivals, places)) >= places
 
 
 LEAST_S = 0.005

@@ -11,6 +11,7 @@ from itertools import islice
 from math import inf
 
 from control.per_query.batching import IDLE, batch_size, count_within, release_rule, sparing
+from control.per_query.dropping import displaces
 from control.per_query.local_pace import LocalPace
 from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
@@ -165,7 +166,8 @@ class VariantServing:
             if room and batch and filled + ticket.work.size > room:
                 break
             queue.popleft()
-            if overrun_s(ticket.work, ticket.item, ends_s, crowded=crowded) > 0:
+            crowds = crowded and (not self._classes or _displaces(ticket, queue, size - len(batch)))
+            if overrun_s(ticket.work, ticket.item, ends_s, crowded=crowds) > 0:
                 late.append(ticket)
             else:
                 batch.append(ticket)
@@ -232,3 +234,9 @@ class VariantServing:
     def renew(self) -> list[Effect]:
         """Load the next variant of an old build anew, unless a load is under way."""
         return [] if self._device.loading else self._builds.renew(self._device.held)
+
+
+def _displaces(ticket: Ticket, behind: Iterable[Ticket], places: int) -> bool:
+    work = ticket.work
+    others_s = (each.work.deadline_s - each.work.created_s for each in behind)
+    return displaces(work.deadline_s - work.created_s, others_s, places)

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from control.per_query.dropping import BUDGETS, RULES, TaskTiming
+from control.per_query.dropping import BUDGETS, RULES, TaskTiming, displaces
 from control.per_query.rerouting import WAYS
 
 FIRST = TaskTiming(budget_s=0.05, rest_s=0.03, last=False)
@@ -86,3 +86,19 @@ def test_with_classes_the_last_task_drops_nothing_that_is_in_time() -> None:
     assert rule(replace(LAST, classes=True), 0.0, 0.0, 0.2) == 0.2
     assert rule(replace(FIRST, classes=True), 0.0, 0.0, 0.2) == rule(FIRST, 0.0, 0.0, 0.2) < 0.2
     assert rule(LAST, 0.0, 0.0, 0.2) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("others_s", "places", "takes_one"),
+    [
+        ([0.1, 0.1], 2, True),
+        ([0.1, 0.05], 2, True),
+        ([0.1, 0.3, 1.0], 2, False),
+        ([0.1], 2, False),
+        ([], 1, False),
+    ],
+)
+def test_an_item_takes_the_place_of_one_of_its_class_or_of_a_tighter_one(
+    others_s: list[float], places: int, takes_one: bool
+) -> None:
+    assert displaces(0.1, others_s, places) is takes_one
