@@ -12,8 +12,8 @@ with it, ``idle`` waits as well.
 For a thin stream, waiting makes fewer and larger batches, which saves device time but not latency.
 ``idle`` is the default, because the time of an idle device is lost.
 
-With SLO classes, items of slacker classes join a batch only while its most urgent item stays in
-time (``sparing``).
+With SLO classes, items of slacker classes join a batch only while its most urgent item is likely to
+stay in time (``sparing``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,19 +55,26 @@ def batch_size(queued: int, largest: int) -> int:
 
 
 def sparing(
-    largest: int, own_s: Sequence[float], left_s: Sequence[float], takes_s: Callable[[int], float]
+    largest: int,
+    own_s: Sequence[float],
+    left_s: Sequence[float],
+    takes_s: Callable[[int], float],
+    *,
+    likely: float = 1.0,
 ) -> int:
     """Return the largest batch that ends in time for the most urgent item that can be saved.
 
     ``own_s`` are the SLOs of the queued items by deadline, ``left_s`` the seconds until their batch
-    must end. Items of slacker classes must not make an item late. Later items of the same or a
-    tighter SLO may, because among equals large batches lose the fewest items.
+    must end, which is expected to take ``takes_s`` and likely takes up to ``likely`` times as long.
+    Items of slacker classes must not make it likely that an item is late. Later items of the same
+    or a tighter SLO may make it late, because among equals large batches lose the fewest items.
     """
     for first, (slo_s, within_s) in enumerate(zip(own_s, left_s, strict=True)):
         behind = len(own_s) - first
         equals = sum(1 for _ in takewhile(slo_s.__ge__, own_s[first:]))
-        for size in range(min(largest, behind), min(largest, equals) - 1, -1):
-            if takes_s(size) <= within_s:
+        least = min(largest, equals)
+        for size in range(min(largest, behind), least - 1, -1):
+            if takes_s(size) * (likely if size > least else 1.0) <= within_s:
                 return size
     return min(largest, len(own_s))
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 MEMORY = 20  # batches; the time constant of the decaying sums
 NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
 RECENT = 100  # batches over which the longest is kept
-ENOUGH = 10  # batches before a device is called faster than its profile
+ENOUGH = 10  # batches before a device is called faster than its profile, or its likely pace known
+LIKELY = 0.95  # part of the recent batches
 
 
 class LocalPace:
@@ -54,6 +55,14 @@ class LocalPace:
         if len(self._recent) < ENOUGH or self._took_s * NOISE >= self._planned_s:
             return 1.0
         return self._took_s / self._planned_s
+
+    @property
+    def likely(self) -> float:
+        """Seconds per planned second, times ``shrink``, within which ``LIKELY`` of the recent
+        batches ended; at least 1, and 1 until it is known."""
+        if len(self._recent) < ENOUGH:
+            return 1.0
+        return max(1.0, sorted(self._recent)[int(LIKELY * len(self._recent))] / self.shrink)
 
     @property
     def longest(self) -> float:

@@ -114,6 +114,7 @@ class VariantServing:
             [ticket.work.deadline_s - ticket.work.created_s for ticket in first],
             [-rules.overrun_s(ticket.work, ticket.item, now) for ticket in first],
             lambda items: self.takes_s(variant, items),
+            likely=self._pace.likely,
         )
 
     def _fitting(self, queue: deque[Ticket], lease: Lease, sizes: QuerySize) -> int:

@@ -67,6 +67,15 @@ def test_items_of_a_slacker_class_join_only_while_the_most_urgent_is_in_time() -
     assert sparing(4, own_s, [0.02, 0.9, 0.9, 0.9], takes_s) == 1
 
 
+@pytest.mark.parametrize(("likely", "size"), [(1.0, 4), (1.1, 3), (1.4, 2), (2.0, 1), (9.0, 1)])
+def test_items_of_a_slacker_class_leave_time_for_what_a_batch_likely_takes(
+    likely: float, size: int
+) -> None:
+    own_s, left_s = [0.1, 1.0, 1.0, 1.0], [0.05, 0.9, 0.9, 0.9]
+    assert sparing(4, own_s, left_s, takes_s, likely=likely) == size
+    assert sparing(4, [0.1] * 4, left_s, takes_s, likely=likely) == 4
+
+
 def test_items_of_one_class_do_not_make_the_batch_smaller_until_all_would_be_late() -> None:
     assert sparing(4, [0.1] * 5, [0.02, 0.05, 0.05, 0.05, 0.05], takes_s) == 4
     assert sparing(4, [0.1] * 4, [0.02] * 4, takes_s) == 1

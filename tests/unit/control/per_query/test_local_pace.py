@@ -36,6 +36,18 @@ def test_the_longest_of_the_last_batches_is_known() -> None:
     assert paced(0.05, *(0.01,) * RECENT).longest == 1.0
 
 
+def test_what_most_batches_took_is_likely() -> None:
+    assert paced(*(0.01,) * 95, *(0.03,) * 5).likely == pytest.approx(3.0)
+    assert paced(*(0.01,) * 96, *(0.03,) * 4).likely == 1.0
+    assert paced(*(0.03,) * (ENOUGH - 1)).likely == 1.0
+    assert paced(*(0.005,) * 50).likely == 1.0
+
+
+def test_on_a_fast_device_what_is_likely_counts_from_its_own_pace() -> None:
+    pace = paced(*(0.004, 0.004, 0.004, 0.004, 0.006) * 10)
+    assert pace.likely * pace.shrink == pytest.approx(0.6)
+
+
 def test_old_batches_are_forgotten() -> None:
     assert paced(*(0.05,) * 100, *(0.01,) * 5 * MEMORY).stretch == 1.0
 
