@@ -29,8 +29,10 @@ def _give(
     file: Path, bootstrap: str | None, as_json: bool, action: str, arguments: Mapping[str, str]
 ) -> int:
     from headrace.client.give_command import give_command
+    from headrace.cluster.running_file import named_pipeline
 
-    return give_command(read_file(file), bootstrap, action, arguments, as_json=as_json)
+    named = named_pipeline(file)
+    return give_command(named.name, named.file, bootstrap, action, arguments, as_json=as_json)
 
 
 @click.command()
@@ -214,8 +216,9 @@ def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None
       headrace policy history pipeline.yaml --last 5
     """
     from headrace.client.give_command import list_plans
+    from headrace.cluster.running_file import named_pipeline
 
-    list_plans(read_file(file), bootstrap, last, as_json=as_json)
+    list_plans(named_pipeline(file).name, bootstrap, last, as_json=as_json)
 
 
 @policy.command()

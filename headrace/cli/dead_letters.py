@@ -7,7 +7,7 @@ from typing import BinaryIO
 import click
 
 from headrace.broker.connect import reached, reached_running
-from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument
 from headrace.cli.suggesting import Suggesting
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
@@ -42,8 +42,9 @@ def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) ->
       headrace dead-letters list pipeline.yaml --last 5
     """
     from headrace.client.dead_letter_topic import letter_rows, newest_letters
+    from headrace.cluster.running_file import named_pipeline
 
-    pipeline = read_file(file).pipeline.name
+    pipeline = named_pipeline(file).name
     letters = newest_letters(reached_running(bootstrap), pipeline, last)
     if as_json:
         print_json([each.as_json(with_value=False) for each in letters])
@@ -67,8 +68,9 @@ def show(
       headrace dead-letters show pipeline.yaml 0-17 --out letter.bin
     """
     from headrace.client.dead_letter_topic import letter_lines, one_letter
+    from headrace.cluster.running_file import named_pipeline
 
-    filed = one_letter(reached_running(bootstrap), read_file(file).pipeline.name, letter)
+    filed = one_letter(reached_running(bootstrap), named_pipeline(file).name, letter)
     if as_json:
         print_json(filed.as_json(with_value=True))
     else:
@@ -98,10 +100,11 @@ def replay(
     """
     from headrace.client.dead_letter_topic import one_letter, replayable
     from headrace.client.dead_letter_topic import replay as write_back
+    from headrace.cluster.running_file import named_pipeline
 
     if as_json and not yes:
         raise click.UsageError("with --json there is no prompt; add --yes")
-    pipeline = read_file(file).pipeline.name
+    pipeline = named_pipeline(file).name
     kafka = reached(bootstrap)
     found = [one_letter(kafka, pipeline, name) for name in dict.fromkeys(letters)]
     for each in found:

@@ -43,12 +43,15 @@ def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) 
     Example:
       headrace status pipeline.yaml --once --json
     """
+    from headrace.cluster.running_file import named_pipeline
     from headrace.status.watch import show_all, show_status
 
     if file is None:
         show_all(reached_running(bootstrap), once=once, as_json=as_json)
     else:
-        show_status(read_file(file), reached_running(bootstrap), once=once, as_json=as_json)
+        named = named_pipeline(file)
+        kafka = reached_running(bootstrap)
+        show_status(named.name, named.file, kafka, once=once, as_json=as_json)
 
 
 @click.command()
@@ -132,9 +135,10 @@ def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
     import time
 
     from headrace.cluster.log_files import Filter, Follower, LogEntry, log_entries, role_logs
+    from headrace.cluster.running_file import named_pipeline
     from headrace.processes import run_directory
 
-    directory = run_directory(read_file(file).pipeline.name)
+    directory = run_directory(named_pipeline(file).name)
     known = role_logs(directory)
     if not known:
         raise Unsuccessful(

@@ -85,10 +85,11 @@ def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
     Example:
       headrace down examples/postcode/pipeline.yaml
     """
-    from headrace.cluster.up import down_from_here, name_to_end
+    from headrace.cluster.running_file import named_pipeline
+    from headrace.cluster.up import down_from_here
 
     whole = read_file(file).pipeline if purge else None
-    ended, purged, text = down_from_here(name_to_end(file), bootstrap, whole)
+    ended, purged, text = down_from_here(named_pipeline(file).name, bootstrap, whole)
     row = {"was_up": ended} | ({"purged": purged.as_json()} if purged else {})
     print_json(row) if as_json else print_text(text)
 

@@ -30,24 +30,35 @@ def give(
 ) -> CommandResult:
     """Give a command and return its result; raises ``Unsuccessful`` if none arrives."""
     prepare(kafka, file.pipeline, "operator")
-    with closing(Commander(kafka, file.pipeline.name)) as commander:
+    return _given(file.pipeline.name, kafka, action, arguments)
+
+
+def _given(
+    name: str, kafka: KafkaConfig, action: str, arguments: Mapping[str, str]
+) -> CommandResult:
+    with closing(Commander(kafka, name)) as commander:
         return commander.result(commander.give(action, arguments), RESULT_WITHIN_S, say)
 
 
 def give_command(
-    file: PipelineFile,
+    name: str,
+    file: PipelineFile | None,
     bootstrap: str | None,
     action: str,
     arguments: Mapping[str, str],
     *,
     as_json: bool,
 ) -> int:
-    """Give a command, print its result and return the exit code: 1 refused, 3 infeasible plan."""
+    """Give a command, print its result and return the exit code: 1 refused, 3 infeasible plan.
+
+    ``file`` None: only the name of the pipeline is known, and it runs, so that it has its topics.
+    """
     kafka = reached(bootstrap)
-    result = give(file, kafka, action, arguments)
-    plan = next(
-        (p for p in retained_plans(kafka, file.pipeline.name) if p.epoch == result.epoch), None
-    )
+    if file is None:
+        result = _given(name, kafka, action, arguments)
+    else:
+        result = give(file, kafka, action, arguments)
+    plan = next((p for p in retained_plans(kafka, name) if p.epoch == result.epoch), None)
     infeasible = result.ok and plan is not None and not plan.feasible
     if as_json:
         print_json({**structs.asdict(result), "feasible": not infeasible})
@@ -99,9 +110,9 @@ def policy_row(policy: Policy) -> dict[str, Any]:
     return row
 
 
-def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json: bool) -> None:
-    """Print the newest plans, newest first."""
-    newest = retained_plans(reached_running(bootstrap), file.pipeline.name)[: -last - 1 : -1]
+def list_plans(name: str, bootstrap: str | None, last: int, *, as_json: bool) -> None:
+    """Print the newest plans of a pipeline, newest first."""
+    newest = retained_plans(reached_running(bootstrap), name)[: -last - 1 : -1]
     if as_json:
         print_json([plan_row(plan) for plan in newest])
         return

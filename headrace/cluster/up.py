@@ -25,10 +25,10 @@ from headrace.cluster.local_run import (
 )
 from headrace.cluster.purge import Purged
 from headrace.cluster.purge import purge as purged_from
-from headrace.cluster.run_state import RunState, clear_state, neighbours, run_of, write_state
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.cluster.run_state import RunState, clear_state, neighbours, write_state
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
-from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted, PipelineError
+from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted
 from headrace.processes import HEADRACE, Process, environment, run_directory
 from headrace.service_manager import service_manager
 from headrace.terminal import print_json, print_text, say
@@ -243,20 +243,6 @@ def _relay(lines: TextIO) -> None:
 
 
 # ---------------------------------------------------------------------- down
-
-
-def name_to_end(path: Path) -> str:
-    """Return the name of the pipeline of a file, also of one that has become wrong since `up`.
-
-    Raises ``PipelineError`` for a wrong file that nothing on this machine was started with.
-    """
-    try:
-        return read_pipeline_file(path).pipeline.name
-    except PipelineError:
-        run = run_of(path, run_directory("any").parent)
-        if run is None:
-            raise
-        return run.pipeline
 
 
 def down_from_here(

@@ -151,7 +151,7 @@ def _run_load(environment: DemoEnvironment, load: DemoLoad) -> DemoResult:
         sent = _load(environment, load, each)
     if not options.as_json:
         options.show_command("status", "--once")
-        show_status(options.file, kafka, once=True, as_json=False)
+        show_status(options.file.pipeline.name, options.file, kafka, once=True, as_json=False)
     now = time.time()
     last_s = math.ceil((now - sent.began_s) * 10) / 10
     options.show_command("report", f"--last {last_s:g}s")

@@ -121,6 +121,24 @@ class Watch(_Feed):
         return view(self.snapshot(), rich_console().width)
 
 
+class WatchName(_Feed):
+    """The state of a pipeline of which only the name is known: what plans and reports tell."""
+
+    def __init__(self, kafka: KafkaConfig, name: str) -> None:
+        self._board = Board(name)
+        super().__init__(kafka, self._board.see)
+
+    def as_json(self) -> Any:
+        """Return the snapshot as a JSON object, without the lag."""
+        return self._board.snapshot(time.time()).as_json()
+
+    def view(self) -> Any:
+        """Return the snapshot as a rich renderable."""
+        from headrace.status.status_text import view
+
+        return view(self._board.snapshot(time.time()), rich_console().width)
+
+
 class WatchAll(_Feed):
     """The state of every pipeline on the broker."""
 
@@ -142,8 +160,17 @@ class WatchAll(_Feed):
         return view(self._boards.snapshots(time.time()))
 
 
-def show_status(file: PipelineFile, kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
-    """Print the state of one pipeline, once or every second until Ctrl-C."""
+def show_status(
+    name: str, file: PipelineFile | None, kafka: KafkaConfig, *, once: bool, as_json: bool
+) -> None:
+    """Print the state of one pipeline, once or every second until Ctrl-C.
+
+    ``file`` None: only its name is known.
+    """
+    if file is None:
+        with closing(WatchName(kafka, name)) as named:
+            _show(named, once=once, as_json=as_json)
+        return
     prepare(kafka, file.pipeline, "operator")
     with closing(Watch(kafka, file.pipeline, prices(file.cluster))) as watch:
         _show(watch, once=once, as_json=as_json)
@@ -162,7 +189,7 @@ def show_all(kafka: KafkaConfig, *, once: bool, as_json: bool) -> None:
         _show(watch, once=once, as_json=as_json)
 
 
-def _show(watch: Watch | WatchAll, *, once: bool, as_json: bool) -> None:
+def _show(watch: Watch | WatchName | WatchAll, *, once: bool, as_json: bool) -> None:
     watch.feed(FIRST_WORD_S)
     if as_json:
         _print_all(watch, once=once)
@@ -172,14 +199,14 @@ def _show(watch: Watch | WatchAll, *, once: bool, as_json: bool) -> None:
         _live(watch)
 
 
-def _print_all(watch: Watch | WatchAll, *, once: bool) -> None:
+def _print_all(watch: Watch | WatchName | WatchAll, *, once: bool) -> None:
     print_json(watch.as_json())
     while not once:
         watch.feed(REFRESH_S)
         print_json(watch.as_json())
 
 
-def _live(watch: Watch | WatchAll) -> None:
+def _live(watch: Watch | WatchName | WatchAll) -> None:
     from rich.live import Live
 
     with Live(watch.view(), console=rich_console(), auto_refresh=False) as live:

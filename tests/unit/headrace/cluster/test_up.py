@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.run_state import RunState, write_state
-from headrace.cluster.up import commanded_settings, name_to_end
+from headrace.cluster.running_file import named_pipeline
+from headrace.cluster.up import commanded_settings
 from headrace.errors import PipelineError
 from headrace.processes import Process, run_directory
 from schemas.records import Settings
@@ -40,12 +41,12 @@ def test_a_pipeline_whose_file_has_become_wrong_can_still_be_ended(
     file = tmp_path / "pipeline.yaml"
     file.write_text("name: words\nslow: 2s\n")
     with pytest.raises(PipelineError, match="slow"):
-        name_to_end(file)
+        named_pipeline(file)
     me = Process.found("up", os.getpid())
     directory = run_directory("words")
     directory.mkdir(parents=True)
     run = RunState(pipeline="words", file=str(file), bootstrap="", supervisor=me)
     write_state(directory, run)
-    assert name_to_end(file) == "words"
+    assert named_pipeline(file).name == "words"
     with pytest.raises(PipelineError, match="not there"):
-        name_to_end(tmp_path / "other.yaml")
+        named_pipeline(tmp_path / "other.yaml")
