@@ -164,7 +164,7 @@ class SessionDesk:
         """Replan the sessions whose observed health raises an alarm."""
         serving = self._book.serving
         self._health.serves(serving, now)
-        self._paces.serves(serving, self._book.session, now)
+        self._paces.serves(serving, self._book.running, self._book.session, now)
         for name in serving:
             session = self._book.session(name)
             alarm = self._health.alarm(session, now, self._paces.extra_s(session, now))

@@ -10,14 +10,17 @@ one stall cannot look like a slow device.
 A profile has the seconds of a stage for one query, workers report those of items. The items of a
 query at a stage are the children per item of the stages before it, by their workers' counts.
 
-A stage with a part of a device may take up to the time that its share allows, so only longer times
-are slower than profiled, and only times below those of the whole device are faster.
+Shares are not enforced. A stage takes longer than on the whole device only as far as other tasks
+have plans on that device, and then up to the time that its share allows: only longer times are
+slower than profiled, and only times below those of the whole device are faster. Items of one task
+run one after another, and waiting does not count.
 
 A variant without a pace gets that of the tier: the pace closest to 1, if all known ones deviate in
 the same direction. One slow variant of several is thus not taken for a slow device. Not from a
 paper.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +34,8 @@ from control.problem.paces import OTHERS, Paces, pace_of
 from control.problem.seats import seat_worker
 from control.problem.session_space import SessionSpace
 from control.problem.space import leaves
-from schemas.records import Report, Session, SessionChoice, SessionPlan
+from control.problem.tiers import QUARTERS
+from schemas.records import Report, Session, SessionChoice, SessionPlan, SessionStage
 
 MEMORY = 40.0  # batches: a session of 5 queries/s shows another pace in 4 s, most of it in 15 s
 KEPT_S = 60.0
@@ -41,8 +45,9 @@ MOST = 4.0
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """The seconds that a worker's setting was planned to take for one query: ``whole_s`` on the
-    whole device, ``most_s`` on its share. ``owner``: the session of an own device, else "".
-    ``before``: the stages before it, each with its worker, its setting and the next task."""
+    whole device, ``most_s`` on the share that other tasks leave. ``owner``: the session of an own
+    device, else "". ``before``: the stages before it, each with its worker, its setting and the
+    next task."""
 
     owner: str
     variant: str
@@ -109,20 +114,25 @@ class OperatorPaces:
     def __init__(self, space: SessionSpace) -> None:
         self._space = space
         self._deltas = ReportDeltas("worker")
-        self._serving: Mapping[str, SessionPlan] = {}
+        self._serving: tuple[Mapping[str, SessionPlan], Sequence[SessionPlan]] = {}, ()
         self._planned: dict[str, dict[str, StageSeconds]] = {}  # by worker and setting
         self._observed = ObservedPaces()
 
     def serves(
-        self, plans: Mapping[str, SessionPlan], record: Callable[[str], Session], now: float
+        self,
+        plans: Mapping[str, SessionPlan],
+        running: Sequence[SessionPlan],
+        record: Callable[[str], Session],
+        now: float,
     ) -> None:
-        """Set the plans of the serving sessions; ``record`` returns the record of a session."""
-        if plans == self._serving:
+        """Set the plans of the serving sessions, and all those by which queries run; ``record``
+        returns the record of a session."""
+        if (plans, running) == self._serving:
             return
-        self._serving = plans
+        self._serving = plans, running
         choices = ((plan, chosen(record(name))) for name, plan in plans.items())
         known = [(plan, choice) for plan, choice in choices if choice is not None]
-        self._planned = _by_worker(known, self._space)
+        self._planned = _by_worker(known, _quarters(running), self._space)
         self._observed.forget(now)
 
     def take(self, report: Report, now: float) -> None:
@@ -222,8 +232,24 @@ def _before(
         task = parent
 
 
+def _quarters(plans: Iterable[SessionPlan]) -> dict[str, Counter[str]]:
+    """Return the quarters that plans reserve, by device and task."""
+    found: dict[str, Counter[str]] = {}
+    for stage in (stage for plan in plans for stage in plan.stages):
+        found.setdefault(stage.device, Counter())[stage.task] += stage.quarters
+    return found
+
+
+def _left(stage: SessionStage, reserved: Mapping[str, int]) -> int:
+    """Return the quarters of its device that other tasks leave to a stage; 0: its own device."""
+    others = sum(quarters for task, quarters in reserved.items() if task != stage.task)
+    return max(stage.quarters, QUARTERS - others) if stage.quarters else 0
+
+
 def _by_worker(
-    plans: Iterable[tuple[SessionPlan, SessionChoice]], space: SessionSpace
+    plans: Iterable[tuple[SessionPlan, SessionChoice]],
+    reserved: Mapping[str, Mapping[str, int]],
+    space: SessionSpace,
 ) -> dict[str, dict[str, StageSeconds]]:
     """Return what the settings of plans take, by worker; sessions of one setting have the mean."""
     batched = {stage.name: stage.batched for stage in space.space.stages}
@@ -241,7 +267,7 @@ def _by_worker(
             planned = StageSeconds(
                 owner=plan.session if space.tiers[stage.tier].own else "",
                 variant=variant_of(stage.setting), tier=stage.tier, batched=seats, whole_s=run_s,
-                most_s=run_s * _stretch(stage.quarters, seats),
+                most_s=run_s * _stretch(_left(stage, reserved.get(stage.device, {})), seats),
                 before=tuple(_before(stage.task, at, parents)),
             )  # fmt: skip
             alike.setdefault(at[stage.task], []).append(planned)

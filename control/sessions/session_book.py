@@ -95,13 +95,18 @@ class SessionBook:
     @property
     def plans(self) -> tuple[SessionPlan, ...]:
         """The query plans for the nodes, by session and number."""
-        found = [
+        coming = [entry.coming for entry in self._entries.values() if entry.coming is not None]
+        return tuple(sorted((*self.running, *coming), key=lambda plan: (plan.session, plan.number)))
+
+    @property
+    def running(self) -> tuple[SessionPlan, ...]:
+        """The query plans by which queries run: those that admit and those that drain."""
+        return tuple(
             each
             for entry in self._entries.values()
-            for each in (entry.serving, entry.coming, *(plan for plan, _ in entry.going))
+            for each in (entry.serving, *(plan for plan, _ in entry.going))
             if each is not None
-        ]
-        return tuple(sorted(found, key=lambda plan: (plan.session, plan.number)))
+        )
 
     # ------------------------------------------------------------------ restart
 

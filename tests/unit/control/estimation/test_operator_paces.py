@@ -1,6 +1,6 @@
 """control/estimation/operator_paces.py: what operators take on a tier, over their profile."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as replace_in
 
 import numpy as np
@@ -54,11 +54,13 @@ def a_session(name: str, choice: SessionChoice = CHOICE) -> Session:
 
 
 class Workers:
-    """Workers of two sessions, on a depot and two handhelds; tests run batches of one item."""
+    """Workers of two sessions, on a depot and two handhelds; tests run batches of one item. Plans
+    ``beside`` run, too."""
 
     def __init__(
-        self, choice: SessionChoice = CHOICE, items_each: int = 1, other: SessionChoice = CHOICE
-    ) -> None:
+        self, choice: SessionChoice = CHOICE, items_each: int = 1, other: SessionChoice = CHOICE,
+        beside: Sequence[SessionPlan] = (),
+    ) -> None:  # fmt: skip
         self.paces = OperatorPaces(SPACE)
         self.sessions = {"cam": a_session("cam", choice), "pad": a_session("pad", other)}
         self.counts: dict[str, dict[str, float]] = {}
@@ -66,7 +68,8 @@ class Workers:
             name: a_plan(name, number, each.plans[0].quarters["read"])
             for number, (name, each) in enumerate(self.sessions.items())
         }
-        self.paces.serves(plans, self.sessions.__getitem__, 0.0)
+        running = (*plans.values(), *beside)
+        self.paces.serves(plans, running, self.sessions.__getitem__, 0.0)
         children = {f"finished/{SCAN}": 9.0, f"children/{SCAN}/read": 9.0 * items_each}
         self.report("handheld-0-scan", children, 0.0)
 
@@ -155,7 +158,7 @@ def test_a_pace_is_forgotten() -> None:
 def test_a_pace_outlives_the_session_that_showed_it() -> None:
     workers = Workers()
     workers.read(*[0.04] * 10)
-    workers.paces.serves({}, workers.sessions.__getitem__, 11.0)
+    workers.paces.serves({}, (), workers.sessions.__getitem__, 11.0)
     assert workers.paces.of("new", 12.0)
 
 
@@ -270,11 +273,29 @@ def test_the_first_batch_of_a_setting_loads_it() -> None:
         assert workers.paces.of("cam", float(second)) == {}
 
 
+def scanning_on_the_depot(quarters: int) -> SessionPlan:
+    """Return a plan of another task on the readers' device."""
+    (_, read) = a_plan("tab", 9, quarters).stages
+    scan = replace(read, task="scan", setting=SCAN)
+    return SessionPlan(session="tab", number=1, slo_s=1.0, stages=(scan,), admits=False)
+
+
+@pytest.mark.parametrize(("others", "pace"), [(0, 2.0), (1, 1.5), (2, 1.0), (3, 1.0)])
+def test_a_part_of_a_device_takes_longer_only_beside_other_tasks(others: int, pace: float) -> None:
+    """20 ms take 40. Sessions on halves of a device that became twice as slow stayed there; their
+    queries queued."""
+    half = replace(CHOICE, quarters={"scan": 0, "read": 2})
+    beside = [scanning_on_the_depot(others)] if others else []
+    workers = Workers(half, other=half, beside=beside)
+    workers.read(*[0.04] * 8)
+    assert pace_of(workers.paces.of("cam", 9.0), "read/v", "depot") == pytest.approx(pace)
+
+
 def test_sessions_of_one_setting_are_planned_with_their_mean() -> None:
     """Their items take 20 and 30 ms by the settings before them; on half a device, the longer ones
     may take 60 ms."""
     shared = replace(CHOICE, quarters={"scan": 0, "read": 2}, run_s={"scan": 0.01, "read": 0.03})
-    workers = Workers(other=shared)
+    workers = Workers(other=shared, beside=[scanning_on_the_depot(2)])
     workers.read(*[0.04] * 8)
     assert workers.paces.of("cam", 9.0) == {}
     for each_s, pace in ((0.05, 2.0), (0.0125, 0.5)):
