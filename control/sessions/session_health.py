@@ -9,12 +9,13 @@ because the clocks of other hosts may be off.
 
 For a changed link or pace, known plans are repriced without profiling; the other two start a
 search on the session's newest inputs. A search that does not help is repeated only after a pause,
-which doubles each time; a trouble long after the last one has no pause.
+which doubles each time; a trouble long after the last one has no pause. Nor has a pace that has
+risen further since it gave the session its plan: it rises over many batches (``MEMORY``).
 """
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from control.problem.sample_sets import Truth
@@ -75,6 +76,16 @@ class _Seen:
     hops: dict[Hop, LinkDrift] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Until when a session is not searched again, how long the next pause is, and the number of its
+    plan at the newest alarm."""
+
+    until_s: float = 0.0
+    next_s: float = PAUSE_S
+    number: int = 0
+
+
 class SessionHealth:
     """The health of a pipeline's sessions; ``links`` are those that differ from the file's.
 
@@ -87,7 +98,7 @@ class SessionHealth:
         self._counts: dict[str, tuple[float, Mapping[str, float]]] = {}  # by node and incarnation
         self._heard: dict[str, tuple[float, float]] = {}  # by egress: without a gap from, until
         self._seen: dict[str, _Seen] = {}
-        self._pauses: dict[str, tuple[float, float]] = {}  # earliest next search, next pause
+        self._pauses: dict[str, _Pause] = {}
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
         self.repriced: set[str] = set()  # sessions whose last alarm asked for new prices only
         # Of replanned sessions, at that time: queries per second, and the accuracy of the plan that
@@ -207,18 +218,20 @@ class SessionHealth:
         if found is not None:
             self.links.setdefault(session.id, {}).update(found.links)
             return found
-        not_before_s, pause_s = self._pauses.get(session.id, (0.0, PAUSE_S))
-        if now < not_before_s:
+        pause = self._pauses.get(session.id, _Pause())
+        slower = _pace(session, extra_s, now)
+        if now < pause.until_s:
+            moved = session.id in self.repriced and session.number != pause.number
+            if slower is not None and moved:
+                self._pauses[session.id] = replace(pause, number=session.number)
+                return slower
             return None
-        if now > not_before_s + MOST_PAUSE_S:  # a new trouble
-            pause_s = PAUSE_S
-        found = (
-            self._accuracy(session, seen)
-            or _pace(session, extra_s, now)
-            or self._attainment(session, seen)
-        )
+        found = self._accuracy(session, seen) or slower or self._attainment(session, seen)
         if found is not None:
-            self._pauses[session.id] = now + pause_s, min(2 * pause_s, MOST_PAUSE_S)
+            new = now > pause.until_s + MOST_PAUSE_S
+            pause_s = PAUSE_S if new else pause.next_s
+            next_s = min(2 * pause_s, MOST_PAUSE_S)
+            self._pauses[session.id] = _Pause(now + pause_s, next_s, session.number)
         return found
 
     def _link(self, session: str, seen: _Seen) -> Alarm | None:

@@ -63,28 +63,29 @@ def reader(session: Session) -> str:
 
 
 @pytest.mark.thorough
-def test_a_device_that_becomes_slower_is_left_within_seconds_and_nothing_is_profiled() -> None:
-    """18 ms of operators on the whole depot, 12 ms between processes; 33 ms when it is slower."""
-    world = opened("32ms")
-    before = world.session("a")
-    assert reader(before) == "depot"
-    assert before.plans[before.chosen].latency_s == pytest.approx(0.03, rel=1e-3)
+@pytest.mark.parametrize(("slo", "steps"), [("32ms", 3), ("36ms", 2)])
+def test_a_device_that_becomes_slower_is_left_within_seconds_and_nothing_is_profiled(
+    slo: str, steps: int
+) -> None:
+    """18 ms of operators on the whole depot, 12 ms between processes. The pace rises over many
+    batches, so first it asks for a smaller change. For ten seconds after it, the session missed its
+    objective."""
+    world = opened(slo)
+    assert reader(world.session("a")) == "depot"
     run = len(world.profilers.run)
-    world.slower["depot"] = 1.3
+    world.slower["depot"] = 2.0
     world.system.run(ENDS_S)
     session = world.session("a")
     assert session.cause.startswith("its operators take longer than planned: ")
-    assert reader(session) == "cloud"
-    assert session.stopped == "priced"
-    assert session.replans == 1
+    assert (reader(session), session.stopped, session.replans) == ("cloud", "priced", steps)
     assert len(world.profilers.run) == run
-    assert session.changed_s - SLOWER_S < 4.0
+    assert session.changed_s - SLOWER_S < 4.5
     hops: list[Hop] = [answer.paths[0][1] for answer in world.answers("a")]
     assert hops[-1].finished_s - hops[-1].started_s == pytest.approx(0.01)
 
 
 def test_a_session_that_opens_beside_one_on_a_slower_device_is_planned_with_its_pace() -> None:
-    world = opened("33.2ms")  # that of a whole device: its pace would not show on a part of one
+    world = opened("33.2ms")
     world.slower["depot"] = 1.3
     world.command(25.0, "open-session", session="b", slo="32ms", accuracy="0.9")
     world.system.run(ENDS_S)
