@@ -2,11 +2,12 @@
 
 Operators sleep for their seconds. The letters of a sample set are all easy or all hard. ``Read``
 writes a line for each call to ``runs.jsonl``, so that every run of a sample is known, also one
-whose profiler died before it could write a result.
+whose profiler died before it could write a result. It takes longer in the processes that the file
+``SLOWER`` names.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from benchmarks.knob_operators import a_workload, an_operator
 
 RUNS = "runs.jsonl"
+SLOWER = "slower.json"  # how many times as long processes take, by process id
 MODULE = "session_faults_operators"
 SCAN_S, READ_S = 0.004, 0.02  # at full scale; of a vote
 LOAD_S = 1.0  # of three votes, so that a plan that loads is seen; other settings load at once
@@ -62,6 +64,7 @@ import time
 from pathlib import Path
 
 SCAN_S, READ_S, LOAD_S = {SCAN_S}, {READ_S}, {LOAD_S}
+SLOWER = Path(__file__).with_name("{SLOWER}")
 RUNS = os.open(Path(__file__).with_name("{RUNS}"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -69,7 +72,8 @@ def read(value, votes):
     scale, _, payload = bytes(value).decode().partition(" ")
     line = [time.time(), os.getpid(), payload, scale, str(votes)]
     os.write(RUNS, (json.dumps(line) + "\\n").encode())
-    time.sleep(READ_S * votes)
+    slower = json.loads(SLOWER.read_text())
+    time.sleep(READ_S * votes * slower.get(str(os.getpid()), 1))
     return payload[0] if payload[0] == "{EASY}" or votes == 3 else "?"
 
 
@@ -108,9 +112,17 @@ class SampleRun:
 
 
 def write_operators(folder: Path) -> None:
-    """Write the operators' module, and an empty log of calls."""
+    """Write the operators' module, and an empty log of calls; no process is slower."""
     (folder / RUNS).touch()
+    slow_down(folder, {})
     (folder / f"{MODULE}.py").write_text(OPERATORS)
+
+
+def slow_down(folder: Path, slower: Mapping[int, float]) -> None:
+    """Make each of the processes take so many times as long, and the others as long as planned."""
+    written = folder / f"{SLOWER}.new"
+    written.write_text(json.dumps(slower))
+    written.replace(folder / SLOWER)
 
 
 def runs_in(lines: Iterable[str]) -> list[SampleRun]:
