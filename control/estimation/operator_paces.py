@@ -78,9 +78,10 @@ class ObservedPaces:
 
     def add(self, stage: StageSeconds, new: Ran, now: float) -> None:
         """Add batches of a stage."""
-        rows = self._ran.setdefault(stage.owner, {})
-        before, _ = rows.get((stage.variant, stage.tier), (NONE_RAN, now))
-        rows[stage.variant, stage.tier] = before.followed_by(new, MEMORY), now
+        rows, key = self._ran.setdefault(stage.owner, {}), (stage.variant, stage.tier)
+        ran, at_s = rows.get(key, (NONE_RAN, now))
+        before = ran if now - at_s <= KEPT_S else NONE_RAN
+        rows[key] = before.followed_by(new, MEMORY), now
         self._shared = None
 
     def forget(self, now: float) -> None:

@@ -155,6 +155,17 @@ def test_a_pace_is_forgotten() -> None:
     assert workers.paces.of("cam", 10.5 + KEPT_S) == {}
 
 
+def test_a_forgotten_pace_does_not_come_back_with_the_next_batch() -> None:
+    """The device may have recovered in an hour without batches."""
+    workers = Workers()
+    workers.read(*[0.04] * 10)
+    workers.run("depot-0-read", READ, 5, 0.02, 3600.0)
+    assert workers.paces.of("cam", 3600.0) == {}
+    for second in range(1, 7):
+        workers.run("depot-0-read", READ, 5, 0.026, 3600.0 + second)
+    assert workers.paces.of("cam", 3606.0)["read/v", "depot"] == pytest.approx(1.27, abs=0.01)
+
+
 def test_a_pace_outlives_the_session_that_showed_it() -> None:
     workers = Workers()
     workers.read(*[0.04] * 10)
