@@ -87,7 +87,8 @@ class EndedQueries:
     """The current window; ``take`` and ``loads`` update it in place.
 
     Each egress measures the window by its own clock, from its first report in it; the first one
-    that finds it complete ends it. The clocks of hosts may differ, and an egress may end.
+    that finds it complete ends it. The clocks of hosts may differ, and an egress may end. One that
+    restarts within the window begins a new one, as nobody counted meanwhile.
     """
 
     __slots__ = ("_began_s", "_classes", "_loading", "_window")
@@ -113,6 +114,8 @@ class EndedQueries:
     def take(self, news: News) -> Window | None:
         """Add an egress report to the window; return the window if this report ends it."""
         now, node = news.report.sent_s, news.report.node
+        if news.seconds is None and node in self._began_s:  # it has restarted, and counts anew
+            self._window, self._began_s = None, {}
         began_s = self._began_s.setdefault(node, now)
         window = self._window = self._window or self._empty(now)
         if news.seconds is not None:  # else the counts may be old

@@ -67,6 +67,16 @@ def test_windows_do_not_wait_for_the_clock_of_an_egress_that_has_ended(ahead_s: 
     assert max(seconds) < 1.5
 
 
+def test_a_window_does_not_last_while_its_only_egress_restarts() -> None:
+    """Else the seconds of its restart make the devices look slow, and admission falls to the
+    answers per second that they seem to give."""
+    before = [report(at / 5, {"answered": 10.0 * at}) for at in range(5)]
+    after = [report(10 + at / 5, {"answered": 10.0 * at}, incarnation=2.0) for at in range(6)]
+    (window,) = windows(*before, *after)
+    assert window.seconds == pytest.approx(WINDOW_S)
+    assert window.served_qps == pytest.approx(50.0)
+
+
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40), st.integers(0, 10_000))
 def test_misses_that_no_plan_promised_to_avoid_do_not_change_admission(
     seconds: list[tuple[int, ...]], hopeless: int
@@ -130,8 +140,12 @@ def test_standing_queue_is_not_detected_without_ended_queries() -> None:
 def test_counts_of_an_unknown_time_are_left_out() -> None:
     """The time of counts is unknown for a new or restarted egress."""
     many = {"answered": 100.0}
-    (window,) = windows(report(0.0, many), report(1.0, {"answered": 200.0}, incarnation=2.0))
-    assert window.good == 0
+    restarted = [
+        report(at_s, {"answered": answered}, incarnation=2.0)
+        for at_s, answered in ((1.0, 200.0), (2.0, 250.0))
+    ]
+    (window,) = windows(report(0.0, many), *restarted)
+    assert window.good == 50
     first, second = report(0.0, many), report(1.0, {"answered": 130.0})
     (window,) = windows(first, report(0.5, many, node="other"), second)
     assert window.good == 30
@@ -142,9 +156,9 @@ def test_window_records_whether_a_worker_loaded_a_variant() -> None:
     loading = report(0.5, {}, role="worker", node="w", state=NodeState.LOADING)
     queries.loads(loading)
     (first,) = windows(report(0.0, {}), report(1.0, {}), queries=queries)
-    (second,) = windows(report(2.0, {}), queries=queries)
+    (second,) = windows(report(1.0, {}), report(2.0, {}), queries=queries)
     assert (first.loading, second.loading) == (True, False)
     queries.loads(report(2.5, {}, role="worker", node="w", state=NodeState.LOADING))
     queries.loads(report(2.6, {}, role="worker", node="w"))
-    (third,) = windows(report(3.0, {}), queries=queries)
+    (third,) = windows(report(2.0, {}), report(3.0, {}), queries=queries)
     assert not third.loading
