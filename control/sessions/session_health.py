@@ -32,7 +32,6 @@ LEAST_ATTAINMENT = 0.9
 SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
 PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
 HEARD_S = 2.0  # an active egress reports more often
-GONE_S = 3600.0  # as long as topics keep records that a silent egress has yet to read
 COUNTED = ("session", "hop")  # in reports, by session
 ENDS = (ANSWERED, "late", DROPPED, FAILED)
 
@@ -162,7 +161,6 @@ class SessionHealth:
     def idle(self, within_s: float, now: float) -> tuple[str, ...]:
         """Return the serving sessions without queries for ``within_s`` seconds. Every egress that
         is not gone must have reported in that time, because only egress sees queries."""
-        self._heard = {n: each for n, each in self._heard.items() if now - each[1] <= GONE_S}
         if any(now - until_s > HEARD_S for _, until_s in self._heard.values()):
             return ()
         heard_s = max((since_s for since_s, _ in self._heard.values()), default=now)
@@ -182,8 +180,9 @@ class SessionHealth:
         self._pauses.pop(session, None)
 
     def forget_node(self, node: str) -> None:
-        """Discard the counts of a node that is gone."""
+        """Discard the counts and the report times of a node that is gone."""
         self._counts.pop(node, None)
+        self._heard.pop(node, None)
 
     def objectives_changed(self, session: str) -> None:
         """Discard why a session was replanned last: the next search has another reason."""
