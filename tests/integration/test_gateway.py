@@ -294,10 +294,8 @@ def test_the_protocol_over_grpc(first: Running) -> None:
     [
         (M.ModelInferRequest(model_name="other"), 20.0, grpc.StatusCode.NOT_FOUND),
         (M.ModelInferRequest(model_name="worded"), 20.0, grpc.StatusCode.INVALID_ARGUMENT),
-        (
-            a_message(b"x", parameters={"timeout": M.InferParameter(int64_param=1)}), None,
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        ),
+        (a_message(b"x", parameters={"timeout": M.InferParameter(int64_param=1)}), None,
+         grpc.StatusCode.DEADLINE_EXCEEDED),
     ],
 )  # fmt: skip
 def test_grpc_requests_that_cannot_be_served_are_refused(
@@ -337,18 +335,12 @@ def test_a_body_over_the_limit_is_refused(asked: Callable[..., Said]) -> None:
     ("sent", "told"),
     [
         (b"POST /v2/models/worded/infer HTTP/1.1\r\nHost:", b""),  # closed without a response
-        (
-            f"POST /v2/models/worded/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
-            "Content-Length: 99\r\n\r\n{".encode(),
-            b"408 Request Timeout",
-        ),
-        (
-            f"POST /v2/models/worded/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
-            "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz".encode(),
-            b"400 Bad Request",
-        ),
+        (f"POST /v2/models/worded/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+         "Content-Length: 99\r\n\r\n{".encode(), b"408 Request Timeout"),
+        (f"POST /v2/models/worded/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+         "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz".encode(), b"400 Bad Request"),
     ],
-)
+)  # fmt: skip
 def test_a_slow_or_broken_request_holds_no_connection(
     guarded: Running, folder: Path, sent: bytes, told: bytes
 ) -> None:

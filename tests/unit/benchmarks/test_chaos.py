@@ -61,34 +61,22 @@ def test_run_that_holds_every_promise_has_no_violations() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"plans": [a_plan([a_lease("w0", slots=(0, 1)), a_lease("w1", slots=(1,))], epoch=5)]},
-            "a plan gives each open slot one reader: epoch 5 leases slot 1 of read 2 times",
-        ),
-        (
-            {"plans": [a_plan([a_lease("w0", slots=(0,), open_slot=2)], epoch=5)]},
-            "a plan gives each open slot one reader: epoch 5 opens slot 2 of read unread",
-        ),
-        (
-            {"readers": {(4, "read", 0): {"w0", "w1"}}},
-            "nodes of one epoch follow the same plan: slot 0 of read is w0's by epoch 4, and w0, "
-            "w1 read it",
-        ),
-        (
-            {"readers": {(4, "read", 7): {"w1"}}},
-            "nodes of one epoch follow the same plan: slot 7 of read is nobody's by epoch 4, and "
-            "w1 read it",
-        ),
-        (
-            {"commits": {("egress", 2): [3, 8, 7]}},
-            "commits only grow: egress committed 7 of partition 2 after 8",
-        ),
-        (
-            {"memory": {"cpu-0": 400_000_000}},
-            "memory is bounded: cpu-0 had 400 MB resident; 300 MB are the bound",
-        ),
+        ({"plans": [a_plan([a_lease("w0", slots=(0, 1)), a_lease("w1", slots=(1,))], epoch=5)]},
+         "a plan gives each open slot one reader: epoch 5 leases slot 1 of read 2 times"),
+        ({"plans": [a_plan([a_lease("w0", slots=(0,), open_slot=2)], epoch=5)]},
+         "a plan gives each open slot one reader: epoch 5 opens slot 2 of read unread"),
+        ({"readers": {(4, "read", 0): {"w0", "w1"}}},
+         "nodes of one epoch follow the same plan: slot 0 of read is w0's by epoch 4, and w0, "
+         "w1 read it"),
+        ({"readers": {(4, "read", 7): {"w1"}}},
+         "nodes of one epoch follow the same plan: slot 7 of read is nobody's by epoch 4, and "
+         "w1 read it"),
+        ({"commits": {("egress", 2): [3, 8, 7]}},
+         "commits only grow: egress committed 7 of partition 2 after 8"),
+        ({"memory": {"cpu-0": 400_000_000}},
+         "memory is bounded: cpu-0 had 400 MB resident; 300 MB are the bound"),
     ],
-)
+)  # fmt: skip
 def test_reads_commits_and_holdings_of_nodes_are_judged(
     changes: dict[str, Any], sentence: str
 ) -> None:
@@ -112,47 +100,31 @@ def test_partial_sum_is_correct_only_for_an_incomplete_answer() -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        (
-            {"answers": WHOLE.answers[1:]},
-            ["every acknowledged query is answered: a at 0/0 was acknowledged and has no answer"],
-        ),
-        (
-            {"answers": [*WHOLE.answers, an_answer("a", 0, late=True, answered_s=2.5)]},
-            [
-                "no query is answered twice: 0/0 has 2: "
-                "a answered, made at 1.000, answered at 1.500; "
-                "a late, made at 1.000, answered at 2.500",
-                "no query is answered twice: a has 2",
-            ],
-        ),
-        (
-            {"answers": [*WHOLE.answers, an_answer("z", 9)]},
-            [
-                "no answer without a query: nobody asked for "
-                "z answered, made at 1.000, answered at 1.500 of 0/9"
-            ],
-        ),
-        (
-            {"plans": [a_plan([], epoch=2), a_plan([], epoch=2, reason="again")]},
-            ["a contested plan is outbid: epoch 2 (again) has two plans and was not outbid"],
-        ),
-        (
-            {"followed": {("cpu-0", 1.0): [3, 2]}},
-            ["no node goes back an epoch: cpu-0, started at 1.000, went from epoch 3 to 2"],
-        ),
+        ({"answers": WHOLE.answers[1:]},
+         ["every acknowledged query is answered: a at 0/0 was acknowledged and has no answer"]),
+        ({"answers": [*WHOLE.answers, an_answer("a", 0, late=True, answered_s=2.5)]}, [
+         "no query is answered twice: 0/0 has 2: "
+         "a answered, made at 1.000, answered at 1.500; "
+         "a late, made at 1.000, answered at 2.500",
+         "no query is answered twice: a has 2",
+         ]),
+        ({"answers": [*WHOLE.answers, an_answer("z", 9)]}, [
+         "no answer without a query: nobody asked for "
+         "z answered, made at 1.000, answered at 1.500 of 0/9"
+         ]),
+        ({"plans": [a_plan([], epoch=2), a_plan([], epoch=2, reason="again")]},
+         ["a contested plan is outbid: epoch 2 (again) has two plans and was not outbid"]),
+        ({"followed": {("cpu-0", 1.0): [3, 2]}},
+         ["no node goes back an epoch: cpu-0, started at 1.000, went from epoch 3 to 2"]),
         ({"results": [a_result("x"), a_result("x")]}, ["a command has one result: x has 2"]),
         ({"letters": []}, ["dead letters are the garbage: garbage at 0/2 was not kept"]),
-        (
-            {"letters": [a_letter(2), a_letter(0)]},
-            ["dead letters are the garbage: 0/0 was kept and is no garbage"],
-        ),
-        (
-            {"letters": [a_letter(2), a_letter(7, topic="outputs", reason="odd")]},
-            ["dead letters are the garbage: of outputs: odd"],
-        ),
+        ({"letters": [a_letter(2), a_letter(0)]},
+         ["dead letters are the garbage: 0/0 was kept and is no garbage"]),
+        ({"letters": [a_letter(2), a_letter(7, topic="outputs", reason="odd")]},
+         ["dead letters are the garbage: of outputs: odd"]),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
-)
+)  # fmt: skip
 def test_each_broken_promise_is_reported(changes: dict[str, Any], found: list[str]) -> None:
     assert broken(replace(WHOLE, **changes)) == found
 

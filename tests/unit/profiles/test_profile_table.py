@@ -161,30 +161,22 @@ def broken(change: Callable[[dict[str, Any]], object]) -> str:
         (lambda d: d.update(entries={}), "entries is dict, not list"),
         (lambda d: d.update(provenance=[]), "provenance is list, not dict"),
         (lambda d: d["entries"][0].update(task=["a"]), r"entries\[0\].task is list, not str"),
-        (
-            lambda d: d["entries"][0].update(device=None),
-            r"entries\[0\].device is NoneType, not str",
-        ),
-        (
-            lambda d: d["entries"][0]["children"]["read"].update(counts={"4": 10**400}),
-            "children.read.counts: int too large",
-        ),
+        (lambda d: d["entries"][0].update(device=None),
+         r"entries\[0\].device is NoneType, not str"),
+        (lambda d: d["entries"][0]["children"]["read"].update(counts={"4": 10**400}),
+         "children.read.counts: int too large"),
         (lambda d: d["entries"].append(3), r"entries\[1\] is int, not dict"),
         (lambda d: d["entries"][0].pop("load_s"), r"entries\[0\] lacks 'load_s'"),
         (lambda d: d["entries"][0].update(children=[]), r"entries\[0\].children is list, not dict"),
         (lambda d: d["entries"][0].update(accuracy="high"), r"entries\[0\]: a number was wanted"),
         (lambda d: d["entries"][0]["latency"][1].pop("p95_s"), r"latency\[1\] lacks 'p95_s'"),
         (lambda d: d["entries"][0]["latency"][1].update(p95_s=-1), r"latency\[1\]: batch 4 took"),
-        (
-            lambda d: d["entries"][0]["children"]["read"].update(counts={"few": 1}),
-            r"children.read.counts: .*; it maps numbers to probabilities",
-        ),
-        (
-            lambda d: d["entries"][0]["children"]["read"].update(counts={"4": 0.5}),
-            r"children.read: the probabilities of a fan-out sum to 0.5; it must be 1",
-        ),
+        (lambda d: d["entries"][0]["children"]["read"].update(counts={"few": 1}),
+         r"children.read.counts: .*; it maps numbers to probabilities"),
+        (lambda d: d["entries"][0]["children"]["read"].update(counts={"4": 0.5}),
+         r"children.read: the probabilities of a fan-out sum to 0.5; it must be 1"),
     ],
-)
+)  # fmt: skip
 def test_a_garbled_profile_is_refused_with_the_place(
     change: Callable[[dict[str, Any]], object], words: str
 ) -> None:

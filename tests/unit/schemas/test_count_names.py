@@ -10,14 +10,11 @@ from schemas.count_names import CountName, count_name
     [
         ("arrived", CountName("arrived"), ()),
         ("arrived/read/forest", CountName("arrived", "read/forest"), ("read", "forest")),
-        (
-            "children/locate/net/read",
-            CountName("children", "locate/net/read"),
-            ("locate", "net", "read"),
-        ),
+        ("children/locate/net/read", CountName("children", "locate/net/read"),
+         ("locate", "net", "read")),
         ("dropped/read_late", CountName("dropped", "read_late"), ("read_late",)),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_what_is_counted_and_of_what(
     text: str, name: CountName, labels: tuple[str, ...]
 ) -> None:

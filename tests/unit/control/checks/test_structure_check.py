@@ -51,20 +51,14 @@ def test_a_good_plan_breaks_nothing() -> None:
         (replace(GOOD, routes=GOOD.routes[:2]), "shares of task 'read' sum to 0.25"),
         (replace(GOOD, routes=GOOD.routes[1:]), "shares of task 'locate' sum to 0;"),
         (replace(GOOD, routes=(*GOOD.routes, GOOD.routes[0])), "has 2 routes from one sender"),
-        (
-            replace(GOOD, routes=(*GOOD.routes, Route("read", 0, 0.5, "net"))),
-            "shares of task 'read' from 'net' sum to 0.5",
-        ),
-        (
-            replace(GOOD, routes=(GOOD.routes[0], Route("read", 0, -0.5), Route("read", 1, 1.5))),
-            "a share of task 'read' is -0.5",
-        ),
-        (
-            replace(GOOD, routes=(replace(GOOD.routes[0], spare_qps=-1.0), *GOOD.routes[1:])),
-            "a route of task 'locate' states a spare capacity or latency below 0",
-        ),
+        (replace(GOOD, routes=(*GOOD.routes, Route("read", 0, 0.5, "net"))),
+         "shares of task 'read' from 'net' sum to 0.5"),
+        (replace(GOOD, routes=(GOOD.routes[0], Route("read", 0, -0.5), Route("read", 1, 1.5))),
+         "a share of task 'read' is -0.5"),
+        (replace(GOOD, routes=(replace(GOOD.routes[0], spare_qps=-1.0), *GOOD.routes[1:])),
+         "a route of task 'locate' states a spare capacity or latency below 0"),
     ],
-)
+)  # fmt: skip
 def test_a_broken_promise_is_named(plan: Plan, clause: str) -> None:
     assert clause in sentences(check_structure(plan, PIPELINE))
 

@@ -76,11 +76,8 @@ def test_an_unknown_action_names_all_that_there_are() -> None:
         ("pause", {"now": "1"}, "pause has no argument 'now'; it takes none"),
         ("set-slo", {"slo": "250"}, "the SLO is '250' without a unit; write 250ms or 250s"),
         ("set-slo", {"slo": "0ms"}, "the SLO is 0ms; it must be above 0"),
-        (
-            "set-slo",
-            {"slo": "481s"},
-            "the SLO is 481s; work is kept for ten minutes, so 480s at most",
-        ),
+        ("set-slo", {"slo": "481s"},
+         "the SLO is 481s; work is kept for ten minutes, so 480s at most"),
         ("set-demand", {"qps": "many"}, "'many' is no demand"),
         ("set-price", {"price": "tpu=0.4"}, "no type 'tpu'"),
         ("set-price", {"price": "gpu"}, "'' is no price"),
@@ -94,7 +91,7 @@ def test_an_unknown_action_names_all_that_there_are() -> None:
         ("rollback", {"epoch": "9" * 5000}, "the nearest one known is 5"),
         ("rollback", {"epoch": "5"}, "no policy 'forgotten'"),
     ],
-)
+)  # fmt: skip
 def test_invalid_command_gets_a_remedy(
     action: str, arguments: dict[str, str], sentence: str
 ) -> None:

@@ -44,15 +44,11 @@ def test_a_share_that_cannot_be_kept_is_refused(tmp_path: Path, share: str, comp
 @pytest.mark.parametrize(
     ("gpu", "start", "complaint"),
     [
-        (
-            "price: 0.5", "{gpu: 2, slow: 2}",
-            "cluster.start costs 1.4 \\$ per hour, above cluster.budget of 1.2; start with fewer "
-            "devices, or raise the budget",
-        ),
-        (
-            "price: 0.5, most: 1", "{gpu: 2}",
-            "cluster.start.gpu is 2, above the type's most of 1; lower it, or raise most",
-        ),
+        ("price: 0.5", "{gpu: 2, slow: 2}",
+         "cluster.start costs 1.4 \\$ per hour, above cluster.budget of 1.2; start with fewer "
+         "devices, or raise the budget"),
+        ("price: 0.5, most: 1", "{gpu: 2}",
+         "cluster.start.gpu is 2, above the type's most of 1; lower it, or raise most"),
     ],
 )  # fmt: skip
 def test_a_first_mix_above_a_limit_is_refused(

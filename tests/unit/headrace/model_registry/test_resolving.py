@@ -130,15 +130,11 @@ def test_a_redirect_carries_no_credentials(tmp_path: Path) -> None:
     [
         ({}, CHAMPION, "MLFLOW_TRACKING_URI is not set"),
         ({"MLFLOW_TRACKING_URI": "sqlite:///x.db"}, CHAMPION, "run `mlflow server` over it"),
-        (
-            {"MLFLOW_TRACKING_URI": "STORE"},
-            "models:/reader@loser",
-            "no model reader with",
-        ),
+        ({"MLFLOW_TRACKING_URI": "STORE"}, "models:/reader@loser", "no model reader with"),
         ({"MLFLOW_TRACKING_URI": "STORE"}, "models:/reader/4", "the version 4"),
         ({"MLFLOW_TRACKING_URI": "STORE"}, "models:/reader/3/m.onnx", "cannot be copied"),
     ],
-)
+)  # fmt: skip
 def test_what_a_registry_lacks_is_one_sentence(
     env: dict[str, str], text: str, sentence: str, tmp_path: Path
 ) -> None:
@@ -169,13 +165,11 @@ def test_what_a_registry_lacks_is_one_sentence(
         (signed("[1]"), "not as MLflow writes it"),
         (signed("pixels"), "not as MLflow writes it"),
         (signed('[{"type": "tensor"}]'), "not as MLflow writes it .KeyError: 'tensor-spec'"),
-        (
-            signed('[{"type": "tensor", "tensor-spec": {"dtype": "int8", "shape": "n"}}]'),
-            "not as MLflow writes it",
-        ),
+        (signed('[{"type": "tensor", "tensor-spec": {"dtype": "int8", "shape": "n"}}]'),
+         "not as MLflow writes it"),
         (f"{READABLE}\nsignature: [1]", "not as MLflow writes it"),
     ],
-)
+)  # fmt: skip
 def test_a_model_without_one_readable_file_is_refused(
     mlmodel: str, sentence: str, tmp_path: Path
 ) -> None:

@@ -78,28 +78,17 @@ def test_the_command_prints_one_object_and_exits_0(
 @pytest.mark.parametrize(
     ("options", "near", "reason"),
     [
-        (
-            ("--slo", "50ms"),
-            {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
-            "no type meets the SLO of 50 ms at size 1000",
-        ),
-        (
-            ("--budget", "0.1"),
-            {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
-            "the budget of 0.1 $/h is below the cheapest device, slow at 0.2 $/h",
-        ),
-        (
-            ("--budget", "0.3"),
-            {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
-            "no mix within 0.3 $/h serves every size within the SLO",
-        ),
-        (
-            ("--demand", "60", "--cheapest", "--slo", "50ms"),
-            {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
-            "no type meets the SLO of 50 ms at size 1000",
-        ),
+        (("--slo", "50ms"), {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
+         "no type meets the SLO of 50 ms at size 1000"),
+        (("--budget", "0.1"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
+         "the budget of 0.1 $/h is below the cheapest device, slow at 0.2 $/h"),
+        (("--budget", "0.3"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
+         "no mix within 0.3 $/h serves every size within the SLO"),
+        (("--demand", "60", "--cheapest", "--slo", "50ms"),
+         {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
+         "no type meets the SLO of 50 ms at size 1000"),
     ],
-)
+)  # fmt: skip
 def test_demand_beyond_every_mix_exits_3_with_the_nearest_alternative(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -146,17 +135,13 @@ def test_a_demand_beside_a_budget_is_refused(
         (("--budget", "1.2", "--world", "none"), "--world has no effect on mixes"),
         (("--demand", "60", "--cheapest", "--table"), "--table has no effect on mixes"),
         (("--demand", "60", "--pick", "first"), "--pick has no effect on plans"),
-        (
-            ("--demand", "60", "--cheapest", "--pick", "paper"),
-            "--pick has no effect on the cheapest",
-        ),
-        (
-            ("--demand", "60", "--cheapest", "--bound", "eq15"),
-            "--bound has no effect on the cheapest",
-        ),
+        (("--demand", "60", "--cheapest", "--pick", "paper"),
+         "--pick has no effect on the cheapest"),
+        (("--demand", "60", "--cheapest", "--bound", "eq15"),
+         "--bound has no effect on the cheapest"),
         (("--demand", "60", "--sizes", "sizes.csv"), "--sizes has no effect on plans"),
     ],
-)
+)  # fmt: skip
 def test_an_option_of_the_other_kind_of_plan_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], named: str
 ) -> None:

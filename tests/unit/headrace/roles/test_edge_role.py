@@ -30,18 +30,12 @@ HIDDEN = YAML.replace(
         (YAML, [*CAM, "--input", "edge:9092"], "--input needs the number of its site"),
         (YAML, [*CAM, "--site", "3"], "add --input HOST:PORT"),
         (PLAIN, CAM, "the cluster has no tiers"),
-        (
-            YAML.replace("    tiers: [handheld]\n", ""),
-            ["--tier", "depot", "--session", "a"],
-            "name a tier with `per: session`",
-        ),
-        (
-            HIDDEN.replace("  read:\n    knobs", "  read:\n    tiers: [depot, cloud]\n    knobs"),
-            CAM,
-            "no task may run on it",
-        ),
+        (YAML.replace("    tiers: [handheld]\n", ""), ["--tier", "depot", "--session", "a"],
+         "name a tier with `per: session`"),
+        (HIDDEN.replace("  read:\n    knobs", "  read:\n    tiers: [depot, cloud]\n    knobs"), CAM,
+         "no task may run on it"),
     ],
-)
+)  # fmt: skip
 def test_unsupported_ingress_at_the_edge_is_refused_with_a_reason(
     text: str, arguments: list[str], sentence: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -100,14 +100,11 @@ def test_a_function_is_an_operator_that_gets_the_batch_and_the_arguments() -> No
         ("zoo.animals", "read/v: 'zoo.animals' names no class or function; write it as"),
         ("zoo.animals:Dubler", "module zoo.animals has no 'Dubler'; did you mean 'Doubler'?"),
         ("zoo.animal:Doubler", "package zoo has no module 'animal'; did you mean 'animals'?"),
-        (
-            "zoo.xyz:Doubler",
-            "no module 'xyz'; it has animals, hungry, leaves, lost, picky, wrong",
-        ),
+        ("zoo.xyz:Doubler", "no module 'xyz'; it has animals, hungry, leaves, lost, picky, wrong"),
         ("zoo.animals.small:Cat", "'zoo.animals' in .* is a module, not a package"),
         ("circus:Lion", "no module 'circus' for 'circus:Lion': it is neither beside the pipeline"),
     ],
-)
+)  # fmt: skip
 def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(
     reference: str, sentence: str
 ) -> None:
@@ -227,15 +224,12 @@ def test_preloading_asks_an_operator_with_the_arguments_of_each_variant(
 @pytest.mark.parametrize(
     ("operator", "sentence"),
     [
-        (
-            "zoo.lost:X",
-            "raised ModuleNotFoundError: No module named 'no_such_library' (at lost.",
-        ),
+        ("zoo.lost:X", "raised ModuleNotFoundError: No module named 'no_such_library' (at lost."),
         ("zoo.wrong:X", "raised SyntaxError"),
         ("zoo.leaves:X", "raised SystemExit: no licence (at leaves.py:2 <module>"),
         ("zoo.picky:Picky", "raised ValueError: no table (at picky.py:3 __init__: raise"),
     ],
-)
+)  # fmt: skip
 def test_what_a_users_module_raises_is_one_sentence_with_its_frames(
     operator: str, sentence: str
 ) -> None:

@@ -107,14 +107,9 @@ def test_a_refusal(reason: str, code: ReasonCode) -> None:
     [
         ("", ()),
         ("first plan", (PlanCause.FIRST,)),
-        (
-            "command apply-policy (c-1); planned anew",
-            (PlanCause.COMMAND, PlanCause.INTERVAL),
-        ),
-        (
-            "worker cpu-1 serves read; worker a is drained",
-            (PlanCause.WORKER_SERVES, PlanCause.WORKER_DRAINED),
-        ),
+        ("command apply-policy (c-1); planned anew", (PlanCause.COMMAND, PlanCause.INTERVAL)),
+        ("worker cpu-1 serves read; worker a is drained",
+         (PlanCause.WORKER_SERVES, PlanCause.WORKER_DRAINED)),
         ("worker cpu-1 no longer serves read", (PlanCause.WORKER_UNLOADED,)),
         ("worker a is new; worker b is new; worker c is leaving; worker d has restarted",
          (PlanCause.WORKER_NEW, PlanCause.WORKER_LEAVING, PlanCause.WORKER_RESTARTED)),

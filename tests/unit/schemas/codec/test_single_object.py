@@ -503,13 +503,10 @@ def test_a_producer_with_its_own_schema_of_a_query_is_understood() -> None:
     [
         ({"type": "array", "items": "int"}, [1], "a value came as list"),
         ({"type": "map", "values": "int"}, {"a": 1}, "a value is a record of a; known are"),
-        (
-            {"type": "long", "logicalType": "timestamp-millis"},
-            datetime(2026, 1, 1, tzinfo=UTC),
-            "a value came as datetime.datetime",
-        ),
+        ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 1, 1, tzinfo=UTC),
+         "a value came as datetime.datetime"),
     ],
-)
+)  # fmt: skip
 def test_a_payload_of_a_type_that_is_no_value_is_refused(
     payload: typing.Any, value: typing.Any, says: str
 ) -> None:

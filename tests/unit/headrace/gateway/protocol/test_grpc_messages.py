@@ -57,16 +57,10 @@ def test_raw_contents() -> None:
         (Input(name="n", datatype="FP16", shape=[1]), [], "send it raw"),
         (Input(name="n", datatype="INT8", shape=[1]), [b"1", b"2"], "2 raw_input_contents"),
         (Input(name="n", datatype="INT8", shape=[1]), [], "has 0 elements, but 1"),
-        (
-            Input(name="n", datatype="INT8", shape=[1],
-                  contents=M.InferTensorContents(int_contents=[200])),
-            [], "beyond the range",
-        ),
-        (
-            Input(name="n", datatype="INT8", shape=[1],
-                  contents=M.InferTensorContents(fp32_contents=[1.0])),
-            [], "fill int_contents only",
-        ),
+        (Input(name="n", datatype="INT8", shape=[1],
+         contents=M.InferTensorContents(int_contents=[200])), [], "beyond the range"),
+        (Input(name="n", datatype="INT8", shape=[1],
+         contents=M.InferTensorContents(fp32_contents=[1.0])), [], "fill int_contents only"),
     ],
 )  # fmt: skip
 def test_mismatch_is_reported_with_a_reason(given_input: Any, raw: list[bytes], told: str) -> None:

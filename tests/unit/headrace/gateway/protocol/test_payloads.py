@@ -56,16 +56,10 @@ def test_with_a_signature_a_payload_has_the_inputs_by_name() -> None:
         ([TEXT], None, "avro", "is JSON, but this is none"),
         ([IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
         ([IMAGE, IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
-        (
-            [number_tensor("image", "UINT8", np.zeros((2, 3), np.uint8)), TEXT, TAGS],
-            SIGNATURE, "avro",
-            "takes UINT8 of [-1, 2]",
-        ),
-        (
-            [number_tensor("image", "INT8", np.zeros((2, 2), np.int8)), TEXT, TAGS],
-            SIGNATURE, "avro",
-            "is INT8",
-        ),
+        ([number_tensor("image", "UINT8", np.zeros((2, 3), np.uint8)), TEXT, TAGS], SIGNATURE,
+         "avro", "takes UINT8 of [-1, 2]"),
+        ([number_tensor("image", "INT8", np.zeros((2, 2), np.int8)), TEXT, TAGS], SIGNATURE, "avro",
+         "is INT8"),
         (
             [IMAGE, TEXT, bytes_tensor("tags", [b"\xff"], [1])], SIGNATURE, "avro", "UTF-8",
         ),

@@ -83,27 +83,18 @@ def test_binary_output_by_default_and_by_name() -> None:
         ({"inputs": [{"name": "n", "datatype": "FP32", "shape": [1]}]}, (), "neither data nor"),
         ({"inputs": []}, (b"xyz",), "3 bytes at the end"),
         ({"inputs": [], "id": "x" * 257}, (), "at most 256"),
-        (
-            {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1],
-                         "parameters": {"binary_data_size": 9}}]},
-            (b"xyz",), "3 bytes are left",
-        ),
+        ({"inputs": [{"name": "n", "datatype": "FP32", "shape": [1],
+         "parameters": {"binary_data_size": 9}}]}, (b"xyz",), "3 bytes are left"),
         *(
             ({"inputs": [{"name": "n", "datatype": "INT8", "shape": [1],
                           "parameters": {"binary_data_size": size}}]},
              (b"x",), "1 bytes are left")
             for size in (True, 1.0, "1", None, -1)
         ),
-        (
-            {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1], "data": [1],
-                         "parameters": {"binary_data_size": 0}}]},
-            (), "has both",
-        ),
-        (
-            {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1],
-                         "parameters": {"shared_memory_region": "r"}}]},
-            (), "shared memory",
-        ),
+        ({"inputs": [{"name": "n", "datatype": "FP32", "shape": [1], "data": [1],
+         "parameters": {"binary_data_size": 0}}]}, (), "has both"),
+        ({"inputs": [{"name": "n", "datatype": "FP32", "shape": [1],
+         "parameters": {"shared_memory_region": "r"}}]}, (), "shared memory"),
     ],
 )  # fmt: skip
 def test_a_body_that_is_no_request_is_reported_with_a_reason(

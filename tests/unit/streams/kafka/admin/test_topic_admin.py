@@ -41,16 +41,13 @@ def test_a_topic_that_cannot_be_described_does_not_count_as_one_without_an_id(
     [
         (1, {"retention.ms": "9", "min.insync.replicas": "1"}),
         (2, {"retention.ms": "9", "min.insync.replicas": "1"}),
-        (
-            3,
-            {
-                "retention.ms": "9",
-                "min.insync.replicas": "2",
-                "unclean.leader.election.enable": "false",
-            },
-        ),
+        (3, {
+         "retention.ms": "9",
+         "min.insync.replicas": "2",
+         "unclean.leader.election.enable": "false",
+         }),
     ],
-)
+)  # fmt: skip
 def test_a_new_topic_takes_records_whatever_the_brokers_ask_of_topics_by_default(
     copies: int, settings: dict[str, str]
 ) -> None:

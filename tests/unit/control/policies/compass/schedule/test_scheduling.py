@@ -263,13 +263,10 @@ def test_an_unknown_objective_names_the_known_ones() -> None:
         ({}, Candidate("a", 1e20, ()), "must be 0 to"),
         ({}, Candidate("a", -1.0, ()), "must be 0 to"),
         ({}, Candidate("a", 1.0, (PlanOption((PlanItem("moon", 1),)),)), "the tiers are none"),
-        (
-            {"near": Tier(1, 2.0)},
-            Candidate("a", 1.0, (PlanOption((PlanItem("near", 5),)),)),
-            "1 to 4",
-        ),
+        ({"near": Tier(1, 2.0)}, Candidate("a", 1.0, (PlanOption((PlanItem("near", 5),)),)),
+         "1 to 4"),
     ],
-)
+)  # fmt: skip
 def test_nonsense_is_refused_in_one_sentence(
     tiers: dict[str, Tier], session: Candidate, words: str
 ) -> None:
