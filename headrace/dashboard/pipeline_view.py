@@ -100,7 +100,7 @@ def _devices(snapshot: Snapshot, prices: Mapping[str, float]) -> list[dict[str, 
 def _nodes(
     snapshot: Snapshot, gone: Sequence[str], reports: Mapping[str, Report]
 ) -> list[dict[str, Any]]:
-    """Return the reporting nodes, then the silent ones without their age, which changes at each
+    """Return the silent nodes, then the reporting ones, without their age, which changes at each
     look."""
     alive = [asdict(replace(node, age_s=0.0)) for node in snapshot.nodes]
     silent = [
@@ -108,7 +108,7 @@ def _nodes(
          "device": reports[name].device, "serves": "", "epoch": reports[name].epoch, "error": ""}
         for name in gone
     ]  # fmt: skip
-    return [{k: v for k, v in row.items() if k != "age_s"} for row in (*alive, *silent)]
+    return [{k: v for k, v in row.items() if k != "age_s"} for row in (*silent, *alive)]
 
 
 def _slots(history: PipelineHistory) -> list[dict[str, Any]]:

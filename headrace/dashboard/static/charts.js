@@ -218,25 +218,23 @@ function flowOptions(flow) {
   const nodes = flow.nodes.map((node, at) => ({
     name: node.name, itemStyle: {color: colour(node.kind === "task" ? "--soft" : `--c${at % 7}`)},
     depth: depth.get(node.name) ?? 0, node,
-    label: {position: labelSide(node, depth)},
+    label: {position: node.kind === "task" ? "top" : "right"},
   }));
   const links = flow.links.map((link) => ({
     source: link.source, target: link.target, value: Math.max(link.part, least), link,
   }));
   options.tooltip.trigger = "item";
   options.tooltip.formatter = ({data}) => data.link ? linkText(data.link) : nodeText(data.node);
+  const last = Math.max(...depth.values()); // its labels lie beside the bars of the last column
+  const longest = Math.max(0, ...flow.nodes.filter((node) => depth.get(node.name) === last)
+    .map((node) => nodeLabel(node).length));
   return {...options, series: [{
-    type: "sankey", data: nodes, links, left: 22, right: 4, top: 22, bottom: 12, nodeGap: 18,
+    type: "sankey", data: nodes, links, left: 22, right: Math.min(130, 12 + 7 * longest), top: 22, bottom: 12, nodeGap: 18,
     nodeWidth: 12, draggable: false, emphasis: {focus: "adjacency"},
     label: {color: colour("--ink"), formatter: ({data}) => nodeLabel(data.node),
       textBorderColor: colour("--panel"), textBorderWidth: 3, fontSize: 12},
     lineStyle: {color: "gradient", opacity: 0.45, curveness: 0.5},
   }]};
-}
-
-function labelSide(node, depth) {
-  if (node.kind === "task") return "top";
-  return depth.get(node.name) >= Math.max(1, ...depth.values()) ? "left" : "right";
 }
 
 function nodeLabel(node) {

@@ -7,7 +7,7 @@ let chosenLate = null; // the query whose waterfall is shown; null: the newest
 
 export function drawPanels(view, shown) {
   drawTroubles(view.troubles);
-  drawCards(view.now);
+  drawCards(view.now, view.sessions.length > 0);
   drawReasons(view.now);
   drawEvents(view, shown);
   show("flow-table", flowTable(view.flow.links));
@@ -35,18 +35,19 @@ function card(name, value, unit, note, bad = false) {
   return made;
 }
 
-function drawCards(now) {
+function drawCards(now, sessions) {
   const ended = now.answered_qps + now.late_qps + now.dropped_qps + now.failed_qps +
     now.refused_qps;
   const inTime = ended > 0 ? now.answered_qps / ended : null;
-  const slow = now.p95_ms !== null && now.slo_ms !== null && now.p95_ms > now.slo_ms;
+  const slow = now.p95_ms !== null && now.slo_ms !== null && now.p95_ms > now.slo_ms && !sessions;
   const cards = [
     card("Policy", now.policy ?? "–", "", now.epoch === null ? "no plan yet" : `plan ${now.epoch}`),
     card("Arriving", number(now.arrived_qps), "/s",
       now.demand_qps ? `planned for ${number(now.demand_qps)}/s` : "planned for no demand"),
     card("In time", percent(inTime), "", `${number(now.answered_qps)}/s answered in time`,
       inTime !== null && inTime < 0.95),
-    card("p95", number(now.p95_ms, 0), "ms", `SLO ${number(now.slo_ms, 0)} ms`, slow),
+    card("p95", number(now.p95_ms, 0), "ms",
+      sessions ? "each session has its SLO" : `SLO ${number(now.slo_ms, 0)} ms`, slow),
     bindingCard(now),
     card("Workers", String(now.workers), "", `busy ${percent(now.busy, 0)}`),
     accuracyCard(now),
@@ -61,7 +62,7 @@ function drawCards(now) {
 function accuracyCard(now) {
   const measured = now.measured?.overall;
   const note = measured ? `measured on ${measured.queries} labels` :
-    now.expected_accuracy === null ? "the profiles have none" : "expected";
+    now.expected_accuracy === null ? "not known" : "expected";
   return card("Accuracy", percent(measured?.accuracy ?? now.expected_accuracy), "", note);
 }
 

@@ -52,7 +52,7 @@ def test_a_silent_node_stays_on_the_page_as_a_trouble() -> None:
     history = a_history()
     history.reach(106.0)
     view = pipeline_view(PIPELINE, history, [], [], now=106.0)
-    assert view["nodes"][-1]["state"] == "silent"
+    assert view["nodes"][0]["state"] == "silent"
     assert "cpu-0 is silent" in view["troubles"]
 
 
