@@ -69,8 +69,8 @@ def reached_running(bootstrap: str | None) -> "KafkaConfig":
 
     if not kafka_config(bootstrap).bootstrap and broker.status() is None:
         raise BrokerError(
-            "no broker is named and the local one does not run; name one with --bootstrap, or "
-            "start a pipeline with `headrace up FILE`"
+            "no broker is named and the local one does not run; name one with --bootstrap, "
+            "or start it with `headrace broker start` or a pipeline with `headrace up FILE`"
         )
     return reached(bootstrap)
 

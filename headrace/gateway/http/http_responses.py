@@ -31,7 +31,14 @@ def error_response(status: Status) -> web.Response:
 
 def refused(error: web.HTTPException) -> web.Response:
     """Return the HTTP response for a request that aiohttp refused."""
-    return json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        told = f"{error.method} is not served here, only {allowed}"
+        return json_response({"error": told}, error.status, {"Allow": allowed})
+    told = f"{error.status}: {error.reason}"
+    if isinstance(error, web.HTTPNotFound):
+        told = "the gateway serves nothing at this path; queries go to /v2/models/NAME/infer"
+    return json_response({"error": told}, error.status)
 
 
 def json_response(
