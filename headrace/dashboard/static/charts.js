@@ -55,15 +55,22 @@ function common(about) {
     },
     legend: {top: 0, left: 0, textStyle: {color: ink}, itemWidth: narrow() ? 10 : 16,
       itemHeight: 8, itemGap: narrow() ? 8 : 10, icon: "roundRect", inactiveColor: soft},
-    grid: {left: 8, right: 14, top: 30, bottom: 4, containLabel: true},
+    grid: {left: 8, right: narrow() ? 26 : 14, top: 30, bottom: 4, containLabel: true},
   };
 }
 
+// A narrow page has room for the seconds of few labels; it needs them within a few minutes.
+function labelled(shown) {
+  const brief = narrow() && shown.to - shown.from >= 240;
+  return {parts: narrow() && !brief ? 2 : narrow() ? 3 : 5,
+    text: (at_s) => clock(at_s).slice(0, brief ? 5 : 8)};
+}
+
 function timeAxis(shown, more = {}) {
+  const {parts, text} = labelled(shown);
   return {
-    type: "time", min: 1000 * shown.from, max: 1000 * shown.to, splitNumber: narrow() ? 3 : 5,
-    axisLabel: {color: colour("--soft"), hideOverlap: true,
-      formatter: (ms) => clock(ms / 1000).slice(0, narrow() ? 5 : 8)},
+    type: "time", min: 1000 * shown.from, max: 1000 * shown.to, splitNumber: parts,
+    axisLabel: {color: colour("--soft"), hideOverlap: true, formatter: (ms) => text(ms / 1000)},
     axisLine: {lineStyle: {color: colour("--soft")}}, axisTick: {show: false},
     splitLine: {show: false}, axisPointer: {label: {show: false}}, ...more,
   };
@@ -283,7 +290,7 @@ function queuesOptions(view, shown) {
   return {...options, grid: {...options.grid, top: 6, right: 54},
     xAxis: {type: "category", data: columns, axisTick: {show: false},
       axisLabel: {color: colour("--soft"), hideOverlap: true, interval: (at) => (first + at * step) % apart < step,
-        formatter: (text) => text.slice(0, narrow() ? 5 : 8)},
+        formatter: (_, at) => labelled(shown).text(first + at * step)},
       axisLine: {lineStyle: {color: colour("--soft")}}},
     yAxis: {type: "category", data: names, axisTick: {show: false}, axisLine: {show: false},
       axisLabel: {color: colour("--soft"), hideOverlap: true}},

@@ -70,7 +70,7 @@ function bindingCard(now) {
   if (now.feasible === false) return card("Binding", "infeasible", "", now.binding, true);
   if (now.capacity_qps === null) return card("Capacity", "no limit", "", "every query is admitted");
   const note = now.paused ? "paused" : !now.demand_qps ? "planned for no demand" :
-    `${percent(now.capacity_qps / now.demand_qps - 1, 0)} above the planned demand`;
+    `${number(now.capacity_qps / now.demand_qps)} times the planned demand`;
   return card("Capacity", number(now.capacity_qps), "/s", note);
 }
 
@@ -153,9 +153,9 @@ function variantsTable(rows) {
   const columns = [
     ["variant", (row) => `${row.task}/${row.variant}`, text],
     ["workers", (row) => String(row.workers)], ["waiting", (row) => String(row.queued)],
-    ["in/s", (row) => number(row.arrived_qps)], ["done/s", (row) => number(row.finished_qps)],
-    ["dropped/s", (row) => number(row.dropped_qps), {bad: (row) => row.dropped_qps > 0}],
-    ["failed/s", (row) => number(row.failed_qps), {bad: (row) => row.failed_qps > 0}],
+    ["in", (row) => number(row.arrived_qps)], ["done", (row) => number(row.finished_qps)],
+    ["dropped", (row) => number(row.dropped_qps), {bad: (row) => row.dropped_qps > 0}],
+    ["failed", (row) => number(row.failed_qps), {bad: (row) => row.failed_qps > 0}],
     ["batch", (row) => number(row.batch)], ["busy", (row) => percent(row.busy, 0)],
   ];
   return table(columns, rows, "No variant is serving.");
