@@ -121,8 +121,8 @@ def show(file: Path, name: str, bootstrap: str | None, as_json: bool) -> None:
     if as_json:
         print_json({**shown, "candidates": [asdict(each) for each in found.plans]})
         return
-    plans = [f"  {each.usd_per_h:.3f} $/h: {dict(each.settings)}" for each in found.plans]
-    print_text("\n".join([view.sessions_text([shown]), *view.details(shown), *plans]))
+    lines = [*view.details(shown), *view.candidates(found.plans)]
+    print_text("\n".join([view.sessions_text([shown]), *lines]))
 
 
 @session.command()

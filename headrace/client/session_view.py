@@ -225,8 +225,6 @@ def details(row: Mapping[str, Any]) -> list[str]:
 
 def _cells(each: Mapping[str, Any]) -> tuple[str, ...]:
     plan, measured, usd = each["plan"], each["accuracy"]["measured"], each["usd_per_h"]
-    settings = {} if plan is None else plan["settings"]
-    placed = [f"{setting} on {plan['tiers'][task]}" for task, setting in settings.items()]
     return (
         each["session"],
         each["state"],
@@ -234,5 +232,24 @@ def _cells(each: Mapping[str, Any]) -> tuple[str, ...]:
         percent(each["attainment"]),
         decimal(measured, 3),
         decimal(usd, 3),
-        ", ".join(placed) or each["reason"],
+        _placed(plan["settings"], plan["tiers"]) if plan else each["reason"],
     )
+
+
+def _placed(settings: Mapping[str, str], tiers: Mapping[str, str]) -> str:
+    return ", ".join(f"{setting} on {tiers[task]}" for task, setting in settings.items())
+
+
+def candidates(plans: Sequence[SessionChoice]) -> list[str]:
+    """Return the plans that a session may take, a line each."""
+    lines = []
+    for each in plans:
+        parts = [
+            f"{100 * q // QUARTERS} % of {each.tiers[t]}" for t, q in each.quarters.items() if q
+        ]
+        reserved = f" ({', '.join(parts)})" if parts else ""
+        lines.append(
+            f"  {each.usd_per_h:.3f} $/h, {each.latency_s * 1e3:.0f} ms: "
+            f"{_placed(each.settings, each.tiers)}{reserved}"
+        )
+    return lines

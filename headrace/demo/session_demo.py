@@ -78,19 +78,23 @@ class SessionDemo:
         self.show(f"\n$ headrace {' '.join(map(shlex.quote, words))}")
         return [*HEADRACE, *name.split(), str(self.file.path), *options]
 
-    def run(self, name: str, *options: str, least: bool = False) -> str:
-        """Run a command and show what it prints; raise ``Unsuccessful`` if it fails.
+    def run(self, name: str, *options: str, least: bool = False) -> None:
+        """Run a command and show what it prints as it prints it; raise ``Unsuccessful`` if it
+        fails.
 
         ``least``: a failure is only shown.
         """
-        done = subprocess.run(
-            self.command(name, *options), env=self.environment, text=True, check=False,
+        with subprocess.Popen(
+            self.command(name, *options), env=self.environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.show(done.stdout.rstrip())
-        if done.returncode:
-            self._go_on_or_end(name, done.returncode, done.stdout, least=least)
-        return done.stdout
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            said = ""
+            for line in process.stdout:
+                said += line
+                self.show(line.rstrip("\n"))
+        if process.returncode:
+            self._go_on_or_end(name, process.returncode, said, least=least)
 
     def _go_on_or_end(self, name: str, code: int, said: str, *, least: bool) -> None:
         """Raise ``Unsuccessful`` if the pipeline has ended, which then caused the failure, or if a

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.session_view import details, plan_in, row, sessions_text, without_plan
+from headrace.client.session_view import (
+    candidates,
+    details,
+    plan_in,
+    row,
+    sessions_text,
+    without_plan,
+)
 from headrace.errors import PipelineError
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
@@ -32,6 +39,22 @@ def test_a_list_of_sessions_names_its_columns() -> None:
     assert first.split()[:5] == ["cam", "serving", "200", "ms", "100.0"]
     assert second.endswith("no device is free")
     assert sessions_text([]) == "no session is open"
+
+
+def test_candidates_differ_by_their_tiers_and_shares() -> None:
+    """The lines of plans with equal settings differed in their cost only."""
+    settings, tiers = {"scan": "scan/s", "read": "read/r"}, {"scan": "handheld", "read": "depot"}
+    first, second = candidates(
+        [
+            SessionChoice(
+                settings=settings, tiers=tiers, quarters={"scan": 0, "read": quarters},
+                latency_s=latency_s, usd_per_h=0.0125 * quarters,
+            )
+            for quarters, latency_s in ((1, 0.08), (4, 0.05))
+        ]
+    )  # fmt: skip
+    assert first == "  0.013 $/h, 80 ms: scan/s on handheld, read/r on depot (25 % of depot)"
+    assert second == "  0.050 $/h, 50 ms: scan/s on handheld, read/r on depot (100 % of depot)"
 
 
 def test_seconds_until_planned_and_served_are_none_until_then() -> None:
