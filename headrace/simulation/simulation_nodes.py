@@ -163,6 +163,7 @@ class SimulatedNodes:
         """Add a worker on a device of a type, which ``node`` makes when it has booted."""
         self.devices[name] = device
         self._rngs[name] = np.random.default_rng([self.run.seed, 2, len(self._rngs)])
+        self._cpu_rates |= own_rates(self.run.file, {name: device})
 
     def node(self, name: str, now: float) -> Any:
         """Return a node as a process that starts ``now`` makes it."""

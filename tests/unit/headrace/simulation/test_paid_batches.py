@@ -7,17 +7,20 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.small_cluster import a_cluster
+from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.workers.device_time import SAVED_S, DeviceTime
 from headrace.roles.workers.shared_cpu import PartOperator, SharedCpu
 from headrace.simulation.overrides import overridden
 from headrace.simulation.paid_batches import PaidBatches, own_rates
-from headrace.simulation.run_input import real_workers
+from headrace.simulation.run_input import Run, real_workers
+from headrace.simulation.simulation_nodes import SimulatedNodes
 
 RATE = 0.125
 Asked = Sequence[tuple[float, float]]  # seconds since the batch before ended, seconds that it runs
@@ -122,3 +125,16 @@ def test_workers_on_a_part_of_a_cpu_pay_for_their_own_batches(
     file = overridden(read_pipeline_file(a_cluster(tmp_path)), devices)
     file = replace(file, cluster=replace(file.cluster, **changes))
     assert own_rates(file, real_workers(file)) == paying
+
+
+def test_a_worker_on_a_device_rented_later_pays_like_the_first_ones(tmp_path: Path) -> None:
+    path, profile = a_cluster(tmp_path), tmp_path / "profile.json"
+    profile.write_text(profile.read_text().replace("cuda:0", "cpu"))
+    file = overridden(read_pipeline_file(path), {"cpu": 1})
+    file = replace(file, cluster=replace(file.cluster, share=0.5))
+    run = Run(file=file, policy="fast", seed=0, arrivals=Recorded(np.zeros(1)), latency="p50")
+    nodes = SimulatedNodes(run, lambda: 0.0, lambda: 0.0)
+    nodes.rent("rented-0", "cpu")
+    for name in ("cpu-0", "rented-0"):
+        nodes.node(name, 0.0)
+        assert isinstance(nodes.batches(name, "detect/small"), PaidBatches)
