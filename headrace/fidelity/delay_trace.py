@@ -250,7 +250,7 @@ def paying(
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
-    paid = [each for each in ran if each.worker in rates and each.worker in devices]
+    paid = [each for each in ran if each.worker in rates]
     median_s = _medians(profile, devices)
     runs = [RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x)) for x in paid]
     found = payments(runs, rates, reports)

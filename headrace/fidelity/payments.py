@@ -23,7 +23,8 @@ SURELY = 1.5  # of what batches are charged at most on average, any one is charg
 
 
 class RecordedRun(NamedTuple):
-    """A batch as its worker saw it, s; ``median_s`` is the profile's, the least that it ran."""
+    """A batch as a worker that pays saw it, s; ``median_s`` is the profile's, the least that it
+    ran."""
 
     worker: str
     task: str
@@ -45,7 +46,8 @@ class Payments:
 def payments(
     ran: Sequence[RecordedRun], rates: Mapping[str, float], reports: Iterable[Report]
 ) -> Payments:
-    """Return the seconds that each batch waited before it ran; ``ran`` is by worker and time.
+    """Return the seconds that each batch waited before it ran; ``ran`` is by worker and time, and
+    ``rates`` has the rate of every worker.
 
     A batch is charged the seconds that it ran, but no more than a multiple of its median: a batch
     that waits for a core uses none. The multiple is that by which all batches of a task together
@@ -56,11 +58,9 @@ def payments(
     which it surely owed nothing, and to have waited for the rest.
     """
     known = _reported(ran, rates, reports)
-    charged: dict[str, float] = dict.fromkeys(known, inf)
-    found = Payments([0.0] * len(ran), [False] * len(ran), charged)
+    found = Payments([0.0] * len(ran), [False] * len(ran), {})
     for _ in range(ROUNDS):
-        if known:
-            charged = {task: _most(each, ran, found) for task, each in known.items()}
+        charged = {task: _most(each, ran, found) for task, each in known.items()}
         before, found = found, _paid(ran, rates, charged, _usual(ran, found.free))
         if found == before:
             break
@@ -155,10 +155,6 @@ def _paid(
     debts: dict[str, _Debt] = {}
     waits_s, free = [], []
     for worker, task, started_s, finished_s, median_s in ran:
-        if worker not in rates:
-            waits_s.append(0.0)
-            free.append(True)
-            continue
         first = worker not in debts  # what it owed before is not known
         debt = debts.setdefault(worker, _Debt(rates[worker], started_s))
         most_s, took_s = debt.most_wait_s(started_s), finished_s - started_s

@@ -45,12 +45,6 @@ def test_a_recording_tells_what_batches_ran(gaps_s: list[float]) -> None:
         assert net_s(ran, found) == pytest.approx([1.5 * MEDIAN_S] * len(ran), abs=1e-6)
 
 
-def test_a_worker_without_an_account_waits_for_nothing() -> None:
-    ran = [RecordedRun("w", "read", 0.0, 1.0, 0.1), RecordedRun("w", "read", 1.0, 2.0, 0.1)]
-    for rates in ({}, {"other": RATE}):
-        assert payments(ran, rates, ()) == Payments([0.0, 0.0], [True, True], {})
-
-
 def test_a_batch_ran_for_the_least_time_at_least() -> None:
     ran = [RecordedRun("w", "read", 0.0, 0.05, 0.1), RecordedRun("w", "read", 0.05, 0.45, 0.1)]
     assert payments(ran, {"w": RATE}, ()).waits_s == [0.0, pytest.approx(0.3)]
