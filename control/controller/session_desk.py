@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from control.controller.commands import CommandError, unexpired
 from control.controller.departures import Departures
+from control.controller.membership import ReportAges
 from control.controller.node_releases import HOLD_S
 from control.controller.session_commands import (
     CLOSE,
@@ -68,7 +69,7 @@ class SessionDesk:
         self._paces = OperatorPaces(space)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._failures: dict[str, LoadFailures] = {}  # by worker
-        self._departures = Departures()
+        self._ages, self._departures = ReportAges(), Departures()
         self._reads = UNDECLARED
         self._started_s = float("-inf")
         self.changed = False
@@ -178,7 +179,10 @@ class SessionDesk:
                 changes["samples"] = own_set(self._space.truth, name, alarm.since_s, now)
             self._book.replan(name, now, **changes)
 
-    def _heard(self, report: Report, now: float) -> None:
+    def _heard(self, sent: Report, now: float) -> None:
+        report = self._ages.dated(sent, now)
+        if report is None:
+            return
         for gone in self._departures.heard(report.node, now):
             self._held.pop(gone, None)
             self._failures.pop(gone, None)

@@ -13,7 +13,7 @@ from control.sessions.session_book import held_settings
 from schemas.effects import SESSIONS, Forget, Send, Solve
 from schemas.enumerations import NodeState, SessionState
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import Command, Plan, Report, Session, Settings
+from schemas.records import Command, Plan, Report, Session, SessionChoice, Settings
 from schemas.release import WITH_SESSIONS
 from tests.builders import a_lease, a_plan
 from tests.session_world import (
@@ -31,6 +31,8 @@ PLAN = a_plan(
     [a_lease(f"depot-0-{task}", task, slots=(0,)) for task in TASKS],
     settings=Settings(policy="compass", slo_s=1.0),
 )
+
+CHOICE = a_choice("1")
 
 
 def reported(*unloadable: str) -> Report:
@@ -157,11 +159,11 @@ def test_command_carried_out_just_before_a_restart_has_its_result_when_it_has_ex
     assert (carried_out, message.startswith(wanted)) == (bool(done), True), message
 
 
-def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
+def serving_desk(pipeline: Pipeline | None = None, choice: SessionChoice = CHOICE) -> SessionDesk:
     """Return a desk with a serving session."""
     desk = SessionDesk(pipeline or a_session_pipeline(), a_space())
-    plans = (a_choice("1"),)
-    desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"), 0.0)
+    asked = replace(CAM, state=SessionState.WAITING, plans=(choice,), stopped="decided")
+    desk.take(asked, 0.0)
     desk.start(None, 0.0)
     made = desk.stamped(PLAN, DEVICES, 0.0)
     for seat in open_seats(PLAN.leases, DEVICES):
@@ -185,6 +187,26 @@ def told(desk: SessionDesk, action: str, now: float, policy: str = "compass") ->
     ((_, done, message),) = desk.carry_out([command], policy, WITH_SESSIONS, now)
     desk.planning(policy, now)
     return done, message
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 3600.0, -3600.0])
+def test_slow_operators_show_whatever_the_clock_of_their_new_host_says(ahead_s: float) -> None:
+    """After a restart on a host whose clock is behind, no batch counted any more."""
+    choice = replace(CHOICE, latency_s=0.9, run_s={"scan": 0.1, "read": 0.5})
+    desk = serving_desk(choice=choice)
+    scan, began_s = choice.settings["scan"], 100.0
+    desk.planning("compass", began_s)
+    for at in range(10):
+        now, batches = began_s + at, 5.0 * (at + 1)
+        counts = {"batches": batches, "finished": batches, "busy_s": 1.2 * batches}
+        report = replace(
+            reported(), node="depot-0-scan", incarnation=began_s + ahead_s, sent_s=now + ahead_s,
+            counts={f"{what}/{scan}": count for what, count in counts.items()},
+        )  # fmt: skip
+        desk.take(report, now)
+    desk.planning("compass", now)
+    assert state_of(desk) is SessionState.REPLANNING
+    assert desk._book.session("cam").cause.startswith("its operators take longer than planned")
 
 
 def test_session_can_close_during_a_new_search() -> None:
