@@ -68,7 +68,6 @@ from schemas.effects import (
 from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Report
-from schemas.release import UNDECLARED
 
 if TYPE_CHECKING:
     from control.controller.rental import Rentable  # solvers take most of a second to import
@@ -342,9 +341,10 @@ class Controller:
     def _session_plans(self, now: float) -> list[Effect]:
         """Carry out commands on sessions, and publish query plans that have changed."""
         state = self._state
-        given = self._commands.urgent(SESSION_ACTIONS)
-        policy, reads = state.settings.policy, state.releases.agree(now) if given else UNDECLARED
-        answered = self._sessions.carry_out(given, policy, reads, now)
+        given, policy = self._commands.urgent(SESSION_ACTIONS), state.settings.policy
+        answered = []
+        if given:
+            answered = self._sessions.carry_out(given, policy, state.releases.agree(now), now)
         searched = self._sessions.planning(policy, now)
         plan = self._sessions.moved(state.plan, state.members.devices, now)
         effects = [*searched, *(self._publish(plan, now) if plan is not None else [])]

@@ -41,7 +41,7 @@ from schemas.effects import PROFILE_RESULTS, Effect, Failed, Solved
 from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
-from schemas.release import UNDECLARED, WITH_SESSIONS
+from schemas.release import WITH_SESSIONS
 
 if TYPE_CHECKING:
     from control.controller.session_searches import SessionSearches
@@ -70,7 +70,6 @@ class SessionDesk:
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._failures: dict[str, LoadFailures] = {}  # by worker
         self._ages, self._departures = ReportAges(), Departures()
-        self._reads = UNDECLARED
         self._started_s = float("-inf")
         self.changed = False
 
@@ -211,15 +210,14 @@ class SessionDesk:
         ``policy`` is the name of the policy in force; ``reads`` is the schema release that every
         node reads.
         """
-        self._reads = reads
-        return [self._result(command, policy, now) for command in given]
+        return [self._result(command, policy, reads, now) for command in given]
 
-    def _result(self, command: Command, policy: str, now: float) -> Answered:
+    def _result(self, command: Command, policy: str, reads: int, now: float) -> Answered:
         try:
             message = self.done_before(command, now)
             if not message:
                 unexpired(command, now)
-                message = self._carried_out(command, policy, now)
+                message = self._carried_out(command, policy, reads, now)
         except CommandError as error:
             return command, False, str(error)
         self.changed = True
@@ -248,7 +246,7 @@ class SessionDesk:
             return _closed(name)
         return ""
 
-    def _carried_out(self, command: Command, policy: str, now: float) -> str:
+    def _carried_out(self, command: Command, policy: str, reads: int, now: float) -> str:
         name = named_session(command.action, command.arguments)
         if command.action == OPEN:
             if not plans_sessions(self._pipeline, policy):
@@ -256,7 +254,7 @@ class SessionDesk:
                     f"the policy {policy!r} plans no sessions; apply one of kind compass first: "
                     "`headrace policy apply`"
                 )
-            if self._reads < WITH_SESSIONS:
+            if reads < WITH_SESSIONS:
                 raise CommandError(
                     "a node of an older release runs, which knows no sessions; upgrade or end it, "
                     f"and open the session {HOLD_S:g} s later"
