@@ -144,9 +144,9 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     for note in notes:
         say(note)
     prediction = predict(request, queries)
-    prediction = replace(prediction, conditions=replace(
-        prediction.conditions, look=asdict(seen), notes=prediction.conditions.notes + notes,
-    ))  # fmt: skip
+    before = prediction.conditions
+    conditions = replace(before, look=asdict(seen), notes=(*before.notes, *notes))
+    prediction = replace(prediction, conditions=conditions)
     kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
     say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)

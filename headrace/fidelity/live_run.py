@@ -72,7 +72,7 @@ class LiveEnvironment:
     began_s: float = 0.0  # inner: the start of the arrivals
     sent_s: dict[str, Any] = field(default_factory=dict)  # query id -> truth, None if unknown
     answers: list[bytes] = field(default_factory=list)  # records of the results topic
-    reports: list[bytes] = field(default_factory=list)  # while workers pay for their batches
+    reports: list[bytes] = field(default_factory=list)  # if workers pay for their batches
     plans: list[Plan] = field(default_factory=list)
     sizes: tuple[int, ...] = ()  # of the queries in order, if they have sizes
     taken: int = 0  # queries that the broker acknowledged
@@ -234,9 +234,9 @@ def _send(
 
 @contextlib.contextmanager
 def _read_reports(system: LiveEnvironment) -> Iterator[Callable[[], None]]:
-    """Yield a function that keeps the reports so far of workers that pay for their batches.
+    """Yield a function that keeps the reports so far, if workers pay for their batches.
 
-    The topic keeps reports for minutes only, so that they are read during the run.
+    The topic keeps reports for minutes only, so they are read during the run.
     """
     if not own_rates(system.file, real_workers(system.file)):
         yield lambda: None
@@ -278,7 +278,7 @@ def answers(system: LiveEnvironment) -> Iterator[Answer]:
 
 
 def reports(system: LiveEnvironment) -> Iterator[Report]:
-    """Yield the reports of workers that pay for their batches."""
+    """Yield the kept reports of all nodes of the pipeline."""
     for value in system.reports:
         found = decoded(value)
         if isinstance(found, Report) and found.pipeline == system.file.pipeline.name:
