@@ -12,6 +12,7 @@ from tests.unit.operators.dispatch.test_dispatcher import (
     a_dispatching_plan,
     a_sized_pipeline,
     completion,
+    dispatching,
     sent,
     work,
 )
@@ -62,9 +63,7 @@ def test_a_second_decision_at_the_same_moment_sends_nothing(
 
 
 def test_a_query_sent_ahead_is_in_time_with_one_hop_after_it() -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
-    dispatcher.change(a_dispatching_plan("slow", "gpu"), 0.0)
+    dispatcher = dispatching("slow", "gpu", seconds=_seconds, round_trip_s=0.02)
     dispatcher.add(work(0, 30))  # too large for the slow device
     assert sent(dispatcher, 0.0) == [(0, 1)]  # it arrives at 0.01 and ends at 0.04
     # The hop to the device passes while it is busy: 0.04 + 0.04 + 0.01 is before 0.093.
@@ -73,9 +72,7 @@ def test_a_query_sent_ahead_is_in_time_with_one_hop_after_it() -> None:
 
 
 def test_a_query_that_would_be_late_by_a_hop_waits_for_another_device() -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher = dispatching("gpu", "slow", seconds=_seconds, round_trip_s=0.02)
     dispatcher.add(work(0, 30, created_s=-0.02))  # too large for the slow device
     # The slow device would end it at 0.01 + 0.088, in time but for the hop of the answer.
     dispatcher.add(work(1, 22))

@@ -1,5 +1,8 @@
 """The dispatcher: waiting, sending and dropping of queries, and ingress around it."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -28,6 +31,7 @@ from schemas.records import (
 from tests.builders import a_pipeline
 
 SLO_S = 0.1
+Seconds = Callable[[str, int, str], float]
 
 
 def _seconds(type_: str, size: int, quantile: str) -> float:
@@ -46,8 +50,19 @@ def a_sized_pipeline(**changes: object) -> Pipeline:
     return a_pipeline(**(usual | changes))
 
 
-def a_dispatcher(part: Part = Part(), types: tuple[str, ...] = ("gpu", "slow")) -> Dispatcher:  # noqa: B008
-    return Dispatcher(a_sized_pipeline(), dispatch_profile(types, _seconds, 100), part)
+def a_dispatcher(
+    profiled: tuple[str, ...] = ("gpu", "slow"), seconds: Seconds = _seconds,
+    sizes: SizeDistribution | None = None, policies: tuple[Policy, ...] = (), **more: Any,
+) -> Dispatcher:  # fmt: skip
+    profile = dispatch_profile(profiled, seconds, 100, sizes=sizes)
+    return Dispatcher(a_sized_pipeline(policies=policies), profile, **more)
+
+
+def dispatching(*types: str, policy: str = "kairos", **options: Any) -> Dispatcher:
+    """Return a dispatcher under a plan with devices of these types."""
+    dispatcher = a_dispatcher(**options)
+    dispatcher.change(a_dispatching_plan(*types, policy=policy), 0.0)
+    return dispatcher
 
 
 def a_dispatching_plan(*types: str, policy: str = "kairos", epoch: int = 1) -> Plan:
@@ -84,8 +99,7 @@ def sent(dispatcher: Dispatcher, now: float) -> list[tuple[int, int]]:
 
 
 def test_a_device_gets_the_next_query_when_it_has_done_the_last() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu")
     first, second = work(0, 20), work(1, 20)
     dispatcher.add(first)
     dispatcher.add(second)
@@ -97,8 +111,7 @@ def test_a_device_gets_the_next_query_when_it_has_done_the_last() -> None:
 
 
 def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher = dispatching("gpu", "slow")
     dispatcher.add(work(0, 50))
     picks, dropped = dispatcher.decide(0.06)  # 50 ms on the gpu: done at 0.11
     assert picks == []
@@ -108,8 +121,7 @@ def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
 @pytest.mark.parametrize("size", [-1, 0, 10**9])
 def test_a_query_whose_size_is_not_profiled_is_served_as_the_nearest_that_is(size: int) -> None:
     # Without a section ``size`` in the pipeline file ingress refuses no query.
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu")
     for offset in range(10):
         query, at_s = work(offset, size, created_s=0.2 * offset), 0.2 * offset
         dispatcher.add(query)
@@ -118,9 +130,7 @@ def test_a_query_whose_size_is_not_profiled_is_served_as_the_nearest_that_is(siz
 
 
 def test_a_query_is_given_up_in_time_for_both_hops() -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu", round_trip_s=0.02)
     dispatcher.add(work(0, 50))
     _, dropped = dispatcher.decide(0.04)  # 50 ms on the gpu and 20 ms of hops: it arrives at 0.11
     assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
@@ -128,17 +138,14 @@ def test_a_query_is_given_up_in_time_for_both_hops() -> None:
 
 @pytest.mark.parametrize("policy", ["kairos", "fcfs", "threshold", "earliest"])
 def test_of_two_classes_the_earliest_deadline_goes_first(policy: str) -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(policy=policy), profile)
-    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    dispatcher = dispatching("gpu", policy=policy)
     dispatcher.add(replace(work(0, 10), deadline_s=1.0))
     dispatcher.add(work(1, 10, created_s=0.01))
     assert sent(dispatcher, 0.01) == [(1, 0)]
 
 
 def test_of_two_classes_the_matching_prefers_the_one_with_less_time() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher = dispatching("gpu", "slow")
     dispatcher.add(replace(work(0, 10), deadline_s=0.078))
     dispatcher.add(replace(work(1, 10, created_s=0.03), deadline_s=0.075))
     # Both are in time only on the gpu; the first one has waited longer.
@@ -147,9 +154,7 @@ def test_of_two_classes_the_matching_prefers_the_one_with_less_time() -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "threshold", "earliest"])
 def test_a_query_that_may_be_late_lets_others_pass(policy: str) -> None:
-    pipeline = a_sized_pipeline(policy=policy)
-    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _spread, 100))
-    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    dispatcher = dispatching("gpu", policy=policy, seconds=_spread)
     for of in (work(0, 50), work(1, 50, created_s=0.02), work(2, 50, created_s=0.02)):
         dispatcher.add(of)
     # The first ends at 0.095, or at 0.105 where the gpu takes its 95th percentile.
@@ -159,16 +164,13 @@ def test_a_query_that_may_be_late_lets_others_pass(policy: str) -> None:
 
 
 def test_a_query_that_may_be_late_takes_a_device_that_nobody_else_wants() -> None:
-    pipeline = a_sized_pipeline(policy="fcfs")
-    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _spread, 100))
-    dispatcher.change(a_dispatching_plan("gpu", policy="fcfs"), 0.0)
+    dispatcher = dispatching("gpu", policy="fcfs", seconds=_spread)
     dispatcher.add(work(0, 50))
     assert sent(dispatcher, 0.045) == [(0, 0)]
 
 
 def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("slow", "gpu"), 0.0)
+    dispatcher = dispatching("slow", "gpu")
     large, small = work(0, 50), work(1, 10)
     dispatcher.add(large)
     dispatcher.add(small)
@@ -189,8 +191,7 @@ def test_a_policy_of_ones_own_may_withhold_queries_too(monkeypatch: pytest.Monke
     )  # fmt: skip
     monkeypatch.setitem(POLICIES, "mine", mine)
     for policy, expected in (("kairos", []), ("mine", []), ("kairos-paper", [0])):
-        dispatcher = a_dispatcher()
-        dispatcher.change(a_dispatching_plan("gpu", "slow", policy=policy), 0.0)
+        dispatcher = dispatching("gpu", "slow", policy=policy)
         dispatcher.add(work(0, 30))
         assert sent(dispatcher, 0.0) == [(0, 0)]
         for offset in (1, 2):  # 160 ms on the slow device
@@ -199,12 +200,9 @@ def test_a_policy_of_ones_own_may_withhold_queries_too(monkeypatch: pytest.Monke
 
 
 def test_a_query_is_in_time_if_it_makes_its_deadline_with_both_hops() -> None:
-    profile = dispatch_profile(
-        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
-    )
+    sizes = SizeDistribution((10, 90), (0.5, 0.5))
     for round_trip_s, expected in ((0.0, [(0, 1)]), (0.03, [(0, 0)])):
-        dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=round_trip_s)
-        dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+        dispatcher = dispatching("gpu", "slow", sizes=sizes, round_trip_s=round_trip_s)
         dispatcher.add(work(0, 20))  # 80 ms on the slow device, which is the cheaper one
         assert sent(dispatcher, 0.0) == expected
 
@@ -223,9 +221,7 @@ def test_a_dispatcher_that_starts_learns_from_the_completions_that_it_reads_agai
 @pytest.mark.parametrize(("learn", "expected"), [(True, []), (False, [(20, 0)])])
 def test_without_learning_the_profile_counts(learn: bool, expected: list[tuple[int, int]]) -> None:
     policy = POLICIES["kairos"].policy("mine", {"learn": learn})
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(policies=(policy,)), profile)
-    dispatcher.change(a_dispatching_plan("gpu", policy="mine"), 0.0)
+    dispatcher = dispatching("gpu", policy="mine", policies=(policy,))
     for offset in range(20):  # twice the profile's seconds
         dispatcher.completed(completion(work(offset, 20), 0, 0.04, "gpu-0"), 0.0)
     dispatcher.add(work(20, 60))  # 60 ms by the profile, within the SLO of 100 ms
@@ -233,8 +229,7 @@ def test_without_learning_the_profile_counts(learn: bool, expected: list[tuple[i
 
 
 def test_a_device_that_has_become_slower_than_its_type_is_avoided() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)
+    dispatcher = dispatching("gpu", "gpu")
     first = work(0, 20)
     dispatcher.add(first)
     assert sent(dispatcher, 0.0) == [(0, 0)]
@@ -244,18 +239,14 @@ def test_a_device_that_has_become_slower_than_its_type_is_avoided() -> None:
 
 
 def test_the_usual_threshold_is_the_largest_size_that_auxiliary_devices_finish_in_time() -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(policy="threshold"), profile)
-    dispatcher.change(a_dispatching_plan("gpu", "slow", policy="threshold"), 0.0)
+    dispatcher = dispatching("gpu", "slow", policy="threshold")
     for offset, size in enumerate((25, 26)):  # 100 and 104 ms on the slow device
         dispatcher.add(work(offset, size))
     assert sent(dispatcher, 0.0) == [(0, 1), (1, 0)]
 
 
 def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() -> None:
-    pipeline = a_sized_pipeline()
-    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu", profiled=("gpu",), round_trip_s=0.004)
     for offset in range(4):
         dispatcher.add(work(offset, 20))
     assert sent(dispatcher, 0.0) == [(0, 0)]
@@ -268,9 +259,8 @@ def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() ->
 def test_a_device_that_takes_three_times_its_prediction_gets_nothing_more(
     now: float, expected: list[tuple[int, int]]
 ) -> None:
-    pipeline = a_sized_pipeline(policies=(POLICIES["kairos"].policy("ahead", {"lead": 0.004}),))
-    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100))
-    dispatcher.change(a_dispatching_plan("gpu", policy="ahead"), 0.0)
+    ahead = POLICIES["kairos"].policy("ahead", {"lead": 0.004})
+    dispatcher = dispatching("gpu", policy="ahead", policies=(ahead,), profiled=("gpu",))
     dispatcher.add(work(0, 20))
     assert sent(dispatcher, 0.0) == [(0, 0)]
     dispatcher.add(work(1, 20, created_s=now))
@@ -278,9 +268,7 @@ def test_a_device_that_takes_three_times_its_prediction_gets_nothing_more(
 
 
 def test_a_query_sent_ahead_begins_when_the_device_is_free_and_the_query_is_there() -> None:
-    profile = dispatch_profile(("gpu",), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.004)
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu", profiled=("gpu",), round_trip_s=0.004)
     queries = [work(offset, 20) for offset in range(3)]
     dispatcher.add(queries[0])
     assert sent(dispatcher, 0.0) == [(0, 0)]
@@ -295,9 +283,7 @@ def test_a_query_sent_ahead_begins_when_the_device_is_free_and_the_query_is_ther
 
 
 def test_a_completion_later_than_predicted_puts_off_the_query_sent_ahead() -> None:
-    profile = dispatch_profile(("gpu",), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.004)
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu", profiled=("gpu",), round_trip_s=0.004)
     queries = [work(offset, 20) for offset in range(2)]
     for query, now in zip(queries, (0.0, 0.021), strict=True):
         dispatcher.add(query)
@@ -308,8 +294,7 @@ def test_a_completion_later_than_predicted_puts_off_the_query_sent_ahead() -> No
 
 
 def test_observed_round_trips_count_for_the_next_query() -> None:
-    dispatcher = a_dispatcher(types=("gpu",))
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu", profiled=("gpu",))
     for offset in range(200):
         query, now = work(offset, 20, created_s=float(offset)), float(offset)
         dispatcher.add(query)
@@ -322,9 +307,12 @@ def test_observed_round_trips_count_for_the_next_query() -> None:
 
 @pytest.mark.parametrize(("round_trip_s", "most"), [(0.0, 1), (0.004, 5), (0.02, MOST_SENT)])
 def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float, most: int) -> None:
-    profile = dispatch_profile(("gpu",), lambda type_, size, quantile: 0.0005, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=round_trip_s)
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching(
+        "gpu",
+        seconds=lambda type_, size, quantile: 0.0005,
+        profiled=("gpu",),
+        round_trip_s=round_trip_s,
+    )
     for offset in range(40):
         dispatcher.add(work(offset, 20))
     assert len(sent(dispatcher, 0.0)) == most
@@ -333,16 +321,13 @@ def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float,
 
 @pytest.mark.parametrize("policy", ["kairos", "fcfs", "threshold", "earliest"])
 def test_a_type_that_was_slow_for_a_while_is_tried_again(policy: str) -> None:
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(policy=policy), profile)
-    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    dispatcher = dispatching("gpu", policy=policy)
     assert ran(dispatcher, range(100), 0.0, run_s=6 * 0.02)[-1:] != [99]  # it takes 120 ms of 100
     assert ran(dispatcher, range(100, 140), 200.0, run_s=0.02)[-1:] == [139]
 
 
 def test_a_type_that_was_slow_for_a_while_is_tried_again_beside_others() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher = dispatching("gpu", "slow")
     for number in range(64):  # the slow type takes 6 times the 40 ms of its profile
         dispatcher.completed(completion(work(number, 10), 9, 0.24, "slow-1", "slow"), 0.0)
     slots = []
@@ -361,9 +346,7 @@ def test_a_type_that_was_slow_for_a_while_is_tried_again_beside_others() -> None
 def test_a_device_that_runs_queries_keeps_its_round_trip_where_nothing_is_learned() -> None:
     """Others are dropped all the time: their lateness is the round trip of 10 ms, so far 0."""
     exact = Policy(name="exact", kind="kairos", options={"learn": False})
-    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(policies=(exact,)), profile)
-    dispatcher.change(a_dispatching_plan("gpu", policy="exact"), 0.0)
+    dispatcher = dispatching("gpu", policy="exact", policies=(exact,))
     late_s = []
     for number in range(50):
         now, asked = number / 2, work(2 * number, 20, created_s=number / 2)
@@ -391,11 +374,9 @@ def ran(dispatcher: Dispatcher, numbers: range, at_s: float, run_s: float) -> li
 
 
 def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
-    plan = a_dispatching_plan("gpu", "gpu", "slow", "slow")
     slots = []
     for index in (0, 1):
-        dispatcher = a_dispatcher(Part(index, 2))
-        dispatcher.change(plan, 0.0)
+        dispatcher = dispatching("gpu", "gpu", "slow", "slow", part=Part(index, 2))
         for offset in range(4):
             dispatcher.add(work(offset, 10))
         slots.append({slot for _, slot in sent(dispatcher, 0.0)})
@@ -406,17 +387,14 @@ def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
 
 def test_each_of_two_dispatchers_has_a_device_where_there_is_one_of_each_type() -> None:
     for index in (0, 1):
-        dispatcher = a_dispatcher(Part(index, 2))
-        dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+        dispatcher = dispatching("gpu", "slow", part=Part(index, 2))
         assert dispatcher
 
 
 @pytest.mark.parametrize("policy", ["kairos", "late"])
 def test_without_a_device_queries_are_given_up_at_their_deadline(policy: str) -> None:
     serve = POLICIES["kairos"].policy("late", {"late": "serve"})
-    pipeline = a_sized_pipeline(policies=(serve,)) if policy == "late" else a_sized_pipeline()
-    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _seconds, 100))
-    dispatcher.change(a_dispatching_plan(policy=policy), 0.0)
+    dispatcher = dispatching(policy=policy, policies=(serve,))
     dispatcher.add(work(0, 10))
     assert dispatcher.decide(0.09) == ([], [])
     assert dispatcher.next_s(0.09) == SLO_S
@@ -426,8 +404,7 @@ def test_without_a_device_queries_are_given_up_at_their_deadline(policy: str) ->
 
 
 def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan(), 0.0)
+    dispatcher = dispatching()
     dispatcher.add(work(0, 20))
     assert dispatcher.decide(0.0) == ([], [])
     woken_s = dispatcher.next_s(0.0)
@@ -435,8 +412,7 @@ def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment() -> None:
 
 
 def test_queries_of_a_lost_device_count_at_the_device_that_adopts_its_slot() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)
+    dispatcher = dispatching("gpu", "gpu")
     first, second, third = (work(offset, 40) for offset in range(3))
     dispatcher.add(first)
     dispatcher.add(second)
@@ -460,8 +436,7 @@ def test_queries_of_a_lost_device_count_at_the_device_that_adopts_its_slot() -> 
 
 
 def test_new_policy_takes_over_the_waiting_queries() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher = dispatching("gpu")
     first, second = work(0, 20), work(1, 20)
     dispatcher.add(first)
     dispatcher.add(second)
@@ -471,8 +446,7 @@ def test_new_policy_takes_over_the_waiting_queries() -> None:
 
 
 def test_a_mix_that_shrinks_keeps_what_waits_and_what_cannot_run_any_more_is_given_up() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_dispatching_plan("gpu", "gpu", "slow"), 0.0)
+    dispatcher = dispatching("gpu", "gpu", "slow")
     for offset, size in enumerate((40, 40, 10, 50, 20)):
         dispatcher.add(work(offset, size))
     first = sent(dispatcher, 0.0)
