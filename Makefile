@@ -11,6 +11,9 @@ WITH := python3 python3.13 python3.12 python3.11
 MARKED = $(foreach folder,integration contract unit,$(sort \
   $(shell grep -lrE --include='test_*.py' 'mark\.(kafka|models)' tests/$(folder))))
 BROKER := "(kafka or models) and not alone and not slow"
+# Files of which a run without broker and models selects nothing: they are a sixth of the collecting.
+WITHOUT = $(addprefix --ignore=,$(shell \
+  grep -lrE --include='test_*.py' '^pytestmark = .*mark\.(kafka|models|interop)' tests))
 ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integration))
 # The processes that tests start would compile Headrace anew each time, and pytest its tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +26,7 @@ demo: $(FILLED)
 
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
-	$(PYTHON) -m pytest -q -n 3 -m "not kafka and not models and not slow" tests
+	$(PYTHON) -m pytest -q -n 3 -m "not kafka and not models and not slow" $(WITHOUT) tests
 	@echo "tests with a broker or models, three at a time; then those that run alone"
 	@$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
 	  [ $$? = 1 ] || exit 1; \
@@ -50,7 +53,7 @@ check: $(FILLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	@$(MAKE) --no-print-directory -j 2 types imports site tests/__pycache__
-	$(PYTHON) -m pytest -q -n 3 --hypothesis-profile check \
+	$(PYTHON) -m pytest -q -n 3 --hypothesis-profile check $(WITHOUT) \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
 # The same on the newer Pythons that PATH has, each with an environment of its own in build/ (6 GB).
@@ -61,7 +64,7 @@ pythons:
 # Otherwise each of the three processes that run the tests would compile all of them, and collect
 # their constants for Hypothesis. Those processes report what is wrong with a test.
 tests/__pycache__: | $(FILLED)
-	@$(PYTHON) -m pytest -q --collect-only tests >/dev/null || true
+	@$(PYTHON) -m pytest -q --collect-only $(WITHOUT) tests >/dev/null || true
 
 types: $(FILLED)
 	$(VENV)/bin/mypy

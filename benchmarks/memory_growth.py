@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from scipy.stats import theilslopes
+import scipy
 
 from benchmarks.chaos import a_rig, say, settle
 from benchmarks.machine_speed import machine
@@ -75,7 +75,7 @@ def growth(role: str, readings: Sequence[tuple[float, float]]) -> Growth:
     """Return the growth in readings of (seconds, bytes); at least two of different times."""
     seconds, sizes = np.array(readings).T
     median = float(np.median(sizes))
-    slope, _, low, high = theilslopes(sizes, seconds, 0.95)
+    slope, _, low, high = scipy.stats.theilslopes(sizes, seconds, 0.95)
     percent = 100 * DAY_S / median
     return Growth(
         role=role,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import poisson
 
 from control.policies.ramsis.mdp import Setting
 
@@ -64,7 +64,7 @@ def dense(setting: Setting) -> Dense:
 def _offset(setting: Setting, n: int, queued_s: float) -> Floats:
     """P(q | n, j)."""
     counts = np.arange((n - 1) * setting.workers, n * setting.workers)
-    found = poisson.pmf(counts, setting.arrivals.qps * queued_s)
+    found = scipy.stats.poisson.pmf(counts, setting.arrivals.qps * queued_s)
     if (found == 0).any():
         found = found + 5e-324
     return found / found.sum()
@@ -83,7 +83,7 @@ def _block(setting: Setting, busy: float) -> Floats:
             cells = _first_between(setting, missing, edges[j], edges[j + 1], busy)
             block[q, j : longest * width : width] = cells
     none = workers - np.arange(workers) - 1
-    block[:, width - 1] = poisson.cdf(none, setting.arrivals.qps * busy)
+    block[:, width - 1] = scipy.stats.poisson.cdf(none, setting.arrivals.qps * busy)
     block[:, -1] = np.maximum(1 - block.sum(axis=1), 0.0)
     return block
 
@@ -97,11 +97,11 @@ def _first_between(setting: Setting, missing: int, low: float, high: float, busy
     last = missing + longest * workers
     # Arrivals beyond ten standard deviations are negligible.
     reach = min(last, int(qps * busy + 10 * (qps * busy) ** 0.5) + 40)
-    before = poisson.pmf(np.arange(min(missing, reach)), qps * low)
-    inside = poisson.pmf(np.arange(reach), qps * (high - low))
+    before = scipy.stats.poisson.pmf(np.arange(min(missing, reach)), qps * low)
+    inside = scipy.stats.poisson.pmf(np.arange(reach), qps * (high - low))
     reached = np.convolve(before, inside)[:reach]
     reached[:missing] = 0.0  # the first query arrives by ``high``
-    after = poisson.pmf(np.arange(reach), qps * max(busy - high, 0.0))
+    after = scipy.stats.poisson.pmf(np.arange(reach), qps * max(busy - high, 0.0))
     total = np.zeros(last)
     total[:reach] = np.convolve(reached, after)[:reach]
     return total[missing:].reshape(longest, workers).sum(axis=1)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import binomtest
+import scipy
 
 from control.policies.compass.search.sequential_test import (
     Estimate,
@@ -101,7 +101,7 @@ def line(rule: str, explained: float, cases: Sequence[Drawn], tested: Sequence[T
     ]
     told = []
     for count in wrong:
-        low, high = binomtest(count, len(cases)).proportion_ci(method="wilson")
+        low, high = scipy.stats.binomtest(count, len(cases)).proportion_ci(method="wilson")
         told.append(f"{100 * count / len(cases):.1f} ({100 * low:.1f} to {100 * high:.1f})")
     half = samples.half or 0.0
     return (

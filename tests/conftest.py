@@ -35,15 +35,20 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 gc.set_threshold(NEW_OBJECTS, 20, 100)
 
 
+# 0.5 to 3 s of CPU each. After `import scipy`, scipy.stats is imported by its first use.
+SLOW_TO_IMPORT = {"torch", "lightgbm", "sklearn", "scipy.stats", "jgo"}
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave the thousands of collected tests, which live to the end, out of every collection.
 
-    Raise ``UsageError`` if their modules have imported torch in a run without models: every process
-    of the tests imports all modules, and torch takes three seconds of CPU.
+    Raise ``UsageError`` if their modules have imported a slow library in a run without models:
+    every process of the tests imports all modules, and torch takes three seconds of CPU.
     """
     gc.freeze()
-    if "not models" in session.config.getoption("markexpr") and "torch" in sys.modules:
-        raise pytest.UsageError("a test module imports torch; import it in the test instead")
+    slow = sorted(SLOW_TO_IMPORT & sys.modules.keys())
+    if "not models" in session.config.getoption("markexpr") and slow:
+        raise pytest.UsageError(f"a test module imports {slow[0]}; import it in the test instead")
 
 
 @pytest.fixture

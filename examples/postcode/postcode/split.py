@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 HELD_OUT = 497  # of 1,797 scans
 SPLIT_SEED = 1797
@@ -36,6 +35,8 @@ def _order() -> np.ndarray:
 
 
 def _scans(ids: np.ndarray) -> Scans:
+    from sklearn.datasets import load_digits  # workers need none of it, and it takes a second
+
     data = load_digits()
     ink = np.clip(data.images[ids] * 16, 0, 255).astype(np.uint8)
     return Scans(ids, ink, data.target[ids].astype(np.int64))

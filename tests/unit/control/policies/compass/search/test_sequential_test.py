@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from benchmarks.sequential_tests import run_test
 from control.policies.compass.search.sequential_test import (
@@ -205,7 +205,7 @@ def test_chernoff_bounds_the_probability_of_so_few_right_answers(
 ) -> None:
     right = int(part * samples)
     bound = chernoff(right / samples, floor, samples)
-    assert binom.cdf(right, samples, floor) <= bound + 1e-9
+    assert scipy.stats.binom.cdf(right, samples, floor) <= bound + 1e-9
     assert bound <= 1.0
     assert chernoff(0.0, floor, samples) == pytest.approx((1 - floor) ** samples)
 
