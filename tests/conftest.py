@@ -1,4 +1,6 @@
+import asyncio
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +51,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     slow = sorted(SLOW_TO_IMPORT & sys.modules.keys())
     if "not models" in session.config.getoption("markexpr") and slow:
         raise pytest.UsageError(f"a test module imports {slow[0]}; import it in the test instead")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_end_of_a_response_is_detected(head: bytes, body: bytes, whole: bool) ->
     assert is_whole(head, body) is whole
 
 
-def test_connections_are_kept_and_replaced() -> None:
+async def test_connections_are_kept_and_replaced() -> None:
     port = free_port()
 
     async def echo(request: web.Request) -> web.Response:
@@ -92,26 +92,23 @@ def test_connections_are_kept_and_replaced() -> None:
         line = request.headers.get("left-ms", "").encode()
         return web.Response(body=await request.read() + line)
 
-    async def story() -> None:
-        app = web.Application()
-        app.router.add_post("/{any}", echo)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        pool = HttpPool(port, "/echo", {})
-        assert [await pool(b"one"), await pool(b"two")] == [(200, b"one"), (200, b"two")]
-        async with http(port, "/echo", {}, "left-ms: {ms:.0f}\r\n") as call:
-            assert await call(b"three ", 0.25) == (SERVED, b"three 250")
-        late = HttpPool(port, "/never", {})
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(late(b""), 0.01)
-        late.close()
-        pool.close()
-        await runner.cleanup()
-        async with http(port, "/echo", {}, "") as call:
-            assert await call(b"", 1.0) == ("connection lost", b"")
-
-    asyncio.run(story())
+    app = web.Application()
+    app.router.add_post("/{any}", echo)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    pool = HttpPool(port, "/echo", {})
+    assert [await pool(b"one"), await pool(b"two")] == [(200, b"one"), (200, b"two")]
+    async with http(port, "/echo", {}, "left-ms: {ms:.0f}\r\n") as call:
+        assert await call(b"three ", 0.25) == (SERVED, b"three 250")
+    late = HttpPool(port, "/never", {})
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(late(b""), 0.01)
+    late.close()
+    pool.close()
+    await runner.cleanup()
+    async with http(port, "/echo", {}, "") as call:
+        assert await call(b"", 1.0) == ("connection lost", b"")
 
 
 @pytest.mark.thorough

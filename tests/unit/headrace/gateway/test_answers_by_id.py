@@ -41,58 +41,45 @@ def away(name: str) -> Any:
     raise BrokerError("no broker answers")
 
 
-def test_broker_outage_is_reported() -> None:
-    async def play() -> None:
-        side = Searched(away)
-        side.hold.set()
-        with pytest.raises(Unserved, match="no broker answers") as raised:
-            await side.answers.answer("mine", 5.0, None)
-        assert raised.value.status.ending is Ending.UNAVAILABLE
-        side.answers.close()
-
-    asyncio.run(play())
+async def test_broker_outage_is_reported() -> None:
+    side = Searched(away)
+    side.hold.set()
+    with pytest.raises(Unserved, match="no broker answers") as raised:
+        await side.answers.answer("mine", 5.0, None)
+    assert raised.value.status.ending is Ending.UNAVAILABLE
+    side.answers.close()
 
 
-def test_an_answer_that_comes_is_given_while_the_searches_take_long() -> None:
-    async def play() -> None:
-        side = Searched(away)
-        waiting = [
-            asyncio.ensure_future(side.answers.answer(str(n), 30.0, None))
-            for n in range(SEARCHES + 1)
-        ]
-        for _ in range(SEARCHES):
-            await asyncio.to_thread(side.begun.acquire)
-        assert not side.begun.acquire(blocking=False)  # the last one waits for them
-        for n in range(SEARCHES + 1):
-            side.watch.give(str(n).encode(), an_answer(str(n)))
-        found = await asyncio.wait_for(asyncio.gather(*waiting), 10.0)
-        assert [answer and answer.id for answer in found] == ["0", "1", "2"]
-        side.hold.set()
-        side.answers.close()
-
-    asyncio.run(play())
+async def test_an_answer_that_comes_is_given_while_the_searches_take_long() -> None:
+    side = Searched(away)
+    waiting = [
+        asyncio.ensure_future(side.answers.answer(str(n), 30.0, None)) for n in range(SEARCHES + 1)
+    ]
+    for _ in range(SEARCHES):
+        await asyncio.to_thread(side.begun.acquire)
+    assert not side.begun.acquire(blocking=False)  # the last one waits for them
+    for n in range(SEARCHES + 1):
+        side.watch.give(str(n).encode(), an_answer(str(n)))
+    found = await asyncio.wait_for(asyncio.gather(*waiting), 10.0)
+    assert [answer and answer.id for answer in found] == ["0", "1", "2"]
+    side.hold.set()
+    side.answers.close()
 
 
-def test_timed_out_search_does_not_mean_a_missing_answer() -> None:
-    async def play() -> None:
-        side = Searched(lambda _: None, search_within_s=0.0)
-        with pytest.raises(Unserved, match="not been searched") as raised:
-            await side.answers.answer("mine", 0.0, None)
-        assert raised.value.status.ending is Ending.UNAVAILABLE
-        side.hold.set()
-        side.answers.close()
-
-    asyncio.run(play())
+async def test_timed_out_search_does_not_mean_a_missing_answer() -> None:
+    side = Searched(lambda _: None, search_within_s=0.0)
+    with pytest.raises(Unserved, match="not been searched") as raised:
+        await side.answers.answer("mine", 0.0, None)
+    assert raised.value.status.ending is Ending.UNAVAILABLE
+    side.hold.set()
+    side.answers.close()
 
 
-def test_what_is_found_nowhere_is_none_after_the_wait() -> None:
-    async def play() -> None:
-        side = Searched(lambda _: None)
-        side.hold.set()
-        assert await side.answers.answer("mine", 0.01, None) is None
-        side.answers.close()
-
-    asyncio.run(play())
+async def test_what_is_found_nowhere_is_none_after_the_wait() -> None:
+    side = Searched(lambda _: None)
+    side.hold.set()
+    assert await side.answers.answer("mine", 0.01, None) is None
+    side.answers.close()
 
 
 @given(

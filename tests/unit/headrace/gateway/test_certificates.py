@@ -51,23 +51,20 @@ async def over_grpc(port: int, authority: Path) -> bool:
 
 
 @pytest.mark.parametrize("over", [over_http, over_grpc])
-def test_new_connections_get_a_renewed_certificate(
+async def test_new_connections_get_a_renewed_certificate(
     over: Callable[[int, Path], Awaitable[bool]], tls: Tls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway served the certificate of its start until it ended, and beyond its expiry."""
     monkeypatch.setattr(certificates, "LOOK_EVERY_S", 0.01)
     old, new = (tls.certificate.parent / name for name in ("old.pem", "new.pem"))
 
-    async def play() -> None:
-        async with asyncio.timeout(20.0), a_gateway(BrokerInTest(), tls=tls) as gateway:
-            port = gateway.http if over is over_http else gateway.grpc
-            assert await over(port, old)
-            renew(tls)
-            while not await over(port, new):
-                pass
-            assert not await over(port, old)
-
-    asyncio.run(play())
+    async with asyncio.timeout(20.0), a_gateway(BrokerInTest(), tls=tls) as gateway:
+        port = gateway.http if over is over_http else gateway.grpc
+        assert await over(port, old)
+        renew(tls)
+        while not await over(port, new):
+            pass
+        assert not await over(port, old)
 
 
 def test_files_that_do_not_fit_leave_the_former_certificate_in_use(

@@ -19,25 +19,22 @@ def a_query(name: str) -> Query:
     return Query(payload=b"x", id=name)
 
 
-def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
-    async def play() -> None:
-        sent: list[tuple[str, Headers]] = []
-        outgoing = Outgoing(
-            asyncio.get_running_loop(),
-            lambda query, headers, _: sent.append((query.id, headers)),
-            lambda name, error: pytest.fail(f"{name}: {error}"),
-        )
-        trace = [("traceparent", b"00-1")]
-        outgoing.add(a_query("a"), trace)
-        outgoing.add(a_query("b"), ())
-        assert sent == []
-        await asyncio.sleep(0)
-        assert sent == [("a", trace), ("b", ())]
-        outgoing.add(a_query("c"), ())
-        await asyncio.sleep(0)
-        assert sent[2:] == [("c", ())]
-
-    asyncio.run(play())
+async def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
+    sent: list[tuple[str, Headers]] = []
+    outgoing = Outgoing(
+        asyncio.get_running_loop(),
+        lambda query, headers, _: sent.append((query.id, headers)),
+        lambda name, error: pytest.fail(f"{name}: {error}"),
+    )
+    trace = [("traceparent", b"00-1")]
+    outgoing.add(a_query("a"), trace)
+    outgoing.add(a_query("b"), ())
+    assert sent == []
+    await asyncio.sleep(0)
+    assert sent == [("a", trace), ("b", ())]
+    outgoing.add(a_query("c"), ())
+    await asyncio.sleep(0)
+    assert sent[2:] == [("c", ())]
 
 
 class Turns:
@@ -85,22 +82,19 @@ def test_the_queries_of_ten_milliseconds_share_a_partition_and_the_next_take_the
         (RuntimeError("odd"), Ending.FAILED),
     ],
 )
-def test_a_query_that_cannot_be_sent_ends_alone(error: Exception, ending: Ending) -> None:
-    async def play() -> None:
-        sent: list[str] = []
-        refused: dict[str, Unserved] = {}
+async def test_a_query_that_cannot_be_sent_ends_alone(error: Exception, ending: Ending) -> None:
+    sent: list[str] = []
+    refused: dict[str, Unserved] = {}
 
-        def send(query: Query, _: Headers, __: int) -> None:
-            if query.id == "bad":
-                raise error
-            sent.append(query.id)
+    def send(query: Query, _: Headers, __: int) -> None:
+        if query.id == "bad":
+            raise error
+        sent.append(query.id)
 
-        outgoing = Outgoing(asyncio.get_running_loop(), send, refused.__setitem__)
-        for name in ("first", "bad", "last"):
-            outgoing.add(a_query(name), ())
-        await asyncio.sleep(0)
-        assert sent == ["first", "last"]
-        assert {name: why.status.ending for name, why in refused.items()} == {"bad": ending}
-        assert str(error) in str(refused["bad"])
-
-    asyncio.run(play())
+    outgoing = Outgoing(asyncio.get_running_loop(), send, refused.__setitem__)
+    for name in ("first", "bad", "last"):
+        outgoing.add(a_query(name), ())
+    await asyncio.sleep(0)
+    assert sent == ["first", "last"]
+    assert {name: why.status.ending for name, why in refused.items()} == {"bad": ending}
+    assert str(error) in str(refused["bad"])

@@ -54,33 +54,27 @@ class InLoop:
             self.open.add(name, LONG_S)
 
 
-def test_an_answer_ends_its_query_for_every_request_and_no_other() -> None:
-    async def play() -> None:
-        side = InLoop()
-        side.add("a", "b")
-        first, joined, other = (side.open.waiter(name) for name in "aab")
-        side.open.take(answered("a", "somebody-elses"))
-        assert await first == await joined == an_answer("a")
-        assert (other.done(), len(side.open), "a" in side.open) == (False, 1, False)
-
-    asyncio.run(play())
+async def test_an_answer_ends_its_query_for_every_request_and_no_other() -> None:
+    side = InLoop()
+    side.add("a", "b")
+    first, joined, other = (side.open.waiter(name) for name in "aab")
+    side.open.take(answered("a", "somebody-elses"))
+    assert await first == await joined == an_answer("a")
+    assert (other.done(), len(side.open), "a" in side.open) == (False, 1, False)
 
 
-def test_a_request_that_leaves_or_gives_up_leaves_the_query_to_the_others() -> None:
-    async def play() -> None:
-        side = InLoop()
-        side.add("a")
-        stays = side.open.waiter("a")
-        leaves = asyncio.ensure_future(side.open.wait("a", LONG_S))
-        await asyncio.sleep(0)
-        leaves.cancel()
-        assert await side.open.wait("a", 0.0) is None
-        assert "a" in side.open
-        side.open.take(answered("a"))
-        assert await stays == an_answer("a")
-        assert leaves.cancelled()
-
-    asyncio.run(play())
+async def test_a_request_that_leaves_or_gives_up_leaves_the_query_to_the_others() -> None:
+    side = InLoop()
+    side.add("a")
+    stays = side.open.waiter("a")
+    leaves = asyncio.ensure_future(side.open.wait("a", LONG_S))
+    await asyncio.sleep(0)
+    leaves.cancel()
+    assert await side.open.wait("a", 0.0) is None
+    assert "a" in side.open
+    side.open.take(answered("a"))
+    assert await stays == an_answer("a")
+    assert leaves.cancelled()
 
 
 def test_a_query_ends_without_an_answer_after_its_time() -> None:
@@ -108,31 +102,25 @@ def test_a_query_ends_without_an_answer_after_its_time() -> None:
         (a_turn(refused={"a": BrokerError("too large")}), BrokerError),
     ],
 )
-def test_invalid_answer_is_reported_to_waiting_requests(
+async def test_invalid_answer_is_reported_to_waiting_requests(
     news: BrokerNews, error: type[Exception]
 ) -> None:
-    async def play() -> None:
-        side = InLoop()
-        side.add("a")
-        waiting = side.open.waiter("a")
-        side.open.take(news)
-        with pytest.raises(error):
-            await waiting
-
-    asyncio.run(play())
+    side = InLoop()
+    side.add("a")
+    waiting = side.open.waiter("a")
+    side.open.take(news)
+    with pytest.raises(error):
+        await waiting
 
 
-def test_waiting_requests_learn_when_the_broker_has_a_query() -> None:
-    async def play() -> None:
-        side = InLoop()
-        side.add("a", "b")
-        taken = side.open.taken("a")
-        side.open.take(a_turn(acknowledged=["b", "unknown", "a"]))
-        await taken
-        await side.open.taken("b")  # it has it already
-        assert len(side.open) == 2
-
-    asyncio.run(play())
+async def test_waiting_requests_learn_when_the_broker_has_a_query() -> None:
+    side = InLoop()
+    side.add("a", "b")
+    taken = side.open.taken("a")
+    side.open.take(a_turn(acknowledged=["b", "unknown", "a"]))
+    await taken
+    await side.open.taken("b")  # it has it already
+    assert len(side.open) == 2
 
 
 def test_a_turn_with_nothing_for_this_gateway_does_not_wake_it() -> None:
@@ -150,16 +138,13 @@ def test_a_turn_with_nothing_for_this_gateway_does_not_wake_it() -> None:
         loop.close()
 
 
-def test_a_watcher_gets_the_answers_of_other_gateways() -> None:
-    async def play() -> None:
-        side = InLoop()
-        with side.watch.of("theirs") as coming, side.watch.stream("pre") as stream:
-            side.open.take(answered("theirs", "pre-1", "other"))
-            assert await coming == an_answer("theirs")
-            assert (await stream.answers.get()).id == "pre-1"
-            assert stream.answers.empty()
-
-    asyncio.run(play())
+async def test_a_watcher_gets_the_answers_of_other_gateways() -> None:
+    side = InLoop()
+    with side.watch.of("theirs") as coming, side.watch.stream("pre") as stream:
+        side.open.take(answered("theirs", "pre-1", "other"))
+        assert await coming == an_answer("theirs")
+        assert (await stream.answers.get()).id == "pre-1"
+        assert stream.answers.empty()
 
 
 @given(st.lists(st.sampled_from(["answer", "refuse", "garbage", "give up", "cancel"]), max_size=30))
@@ -190,23 +175,20 @@ def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> No
     asyncio.run(play())
 
 
-def test_the_end_of_a_query_is_counted_once_its_requests_have_the_answer() -> None:
-    async def play() -> None:
-        side, order = InLoop(), list[str]()
-        side.open.add("a", LONG_S, ended=lambda _: order.append("counted"))
+async def test_the_end_of_a_query_is_counted_once_its_requests_have_the_answer() -> None:
+    side, order = InLoop(), list[str]()
+    side.open.add("a", LONG_S, ended=lambda _: order.append("counted"))
 
-        async def request() -> None:
-            await side.open.wait("a", None)
-            order.append("answered")
+    async def request() -> None:
+        await side.open.wait("a", None)
+        order.append("answered")
 
-        waits = asyncio.create_task(request())
-        await asyncio.sleep(0)
-        side.open.take(answered("a"))
-        await waits
-        await asyncio.sleep(0)
-        assert order == ["answered", "counted"]
-
-    asyncio.run(play())
+    waits = asyncio.create_task(request())
+    await asyncio.sleep(0)
+    side.open.take(answered("a"))
+    await waits
+    await asyncio.sleep(0)
+    assert order == ["answered", "counted"]
 
 
 def test_answers_are_decoded_in_the_reading_thread_which_may_wait_for_a_registry() -> None:

@@ -25,23 +25,20 @@ async def services(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], .
     return found
 
 
-def test_reflection_needs_a_token_and_health_none(tmp_path: Path) -> None:
+async def test_reflection_needs_a_token_and_health_none(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("a-token\n")
 
-    async def play() -> None:
-        async with (
-            a_gateway(BrokerInTest(), tokens=tokens) as gateway,
-            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
-        ):
-            assert "inference.GRPCInferenceService" in await services(channel, BEARER)
-            health = health_pb2_grpc.HealthStub(channel)
-            await health.Check(health_pb2.HealthCheckRequest())
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await services(channel, ())
-            assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
-
-    asyncio.run(play())
+    async with (
+        a_gateway(BrokerInTest(), tokens=tokens) as gateway,
+        grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+    ):
+        assert "inference.GRPCInferenceService" in await services(channel, BEARER)
+        health = health_pb2_grpc.HealthStub(channel)
+        await health.Check(health_pb2.HealthCheckRequest())
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await services(channel, ())
+        assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(
@@ -80,31 +77,28 @@ def test_health_ends_a_call_whose_message_does_not_come(tmp_path: Path) -> None:
     assert why == "the message did not arrive within 0.05 s"
 
 
-def test_watchers_without_a_token_leave_places_for_callers_with_one(tmp_path: Path) -> None:
+async def test_watchers_without_a_token_leave_places_for_callers_with_one(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("a-token\n")
     question = health_pb2.HealthCheckRequest()
 
-    async def play() -> None:
-        async with (
-            a_gateway(BrokerInTest(), tokens=tokens) as gateway,
-            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
-        ):
-            health = health_pb2_grpc.HealthStub(channel)
-            watches = [health.Watch(question) for _ in range(MOST_STRANGERS)]
-            for each in watches:
-                await each.read()
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await health.Check(question)
-            assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            await health.Check(question, metadata=BEARER)
-            watches[0].cancel()
+    async with (
+        a_gateway(BrokerInTest(), tokens=tokens) as gateway,
+        grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        watches = [health.Watch(question) for _ in range(MOST_STRANGERS)]
+        for each in watches:
+            await each.read()
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await health.Check(question)
+        assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await health.Check(question, metadata=BEARER)
+        watches[0].cancel()
 
-            async def admitted() -> bool:
-                return await health.Check(question).code() is grpc.StatusCode.OK
+        async def admitted() -> bool:
+            return await health.Check(question).code() is grpc.StatusCode.OK
 
-            async with asyncio.timeout(20.0):
-                while not await admitted():
-                    pass
-
-    asyncio.run(play())
+        async with asyncio.timeout(20.0):
+            while not await admitted():
+                pass

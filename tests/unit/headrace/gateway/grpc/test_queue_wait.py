@@ -43,46 +43,39 @@ async def served(folder: Path) -> AsyncIterator[Served]:
     await server.stop(None)
 
 
-def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(tmp_path: Path) -> None:
+async def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(
+    tmp_path: Path,
+) -> None:
     """By the clock of the test, a call waits as long as the calls take that are handled before
     it."""
 
-    async def play() -> None:
-        async with (
-            asyncio.timeout(60.0),
-            served(tmp_path) as server,
-            grpc.aio.insecure_channel(server.place) as channel,
-        ):
-            work = channel.unary_unary("/busy/Work")
-            while not any(server.waits):
-                await asyncio.gather(*(work(b"") for _ in range(CALLS)))
-            assert server.waits[:BUSY] == [0.0] * BUSY
-            steps = [wait / WORKS_S for wait in server.waits]  # of handled calls
-            assert steps == pytest.approx([*map(round, steps)])
-            server.now += LATELY_S
-            assert server.queue.waited_s() == 0.0
-
-    asyncio.run(play())
+    async with (
+        asyncio.timeout(60.0),
+        served(tmp_path) as server,
+        grpc.aio.insecure_channel(server.place) as channel,
+    ):
+        work = channel.unary_unary("/busy/Work")
+        while not any(server.waits):
+            await asyncio.gather(*(work(b"") for _ in range(CALLS)))
+        assert server.waits[:BUSY] == [0.0] * BUSY
+        steps = [wait / WORKS_S for wait in server.waits]  # of handled calls
+        assert steps == pytest.approx([*map(round, steps)])
+        server.now += LATELY_S
+        assert server.queue.waited_s() == 0.0
 
 
-def test_few_calls_are_not_measured(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
-            work = channel.unary_unary("/busy/Work")
-            for _ in range(CALLS):
-                await work(b"")
-                server.now += EVERY_S / (BUSY - 1)
-            assert not server.queue._busy.is_set()
-            assert not any(server.waits)
-
-    asyncio.run(play())
+async def test_few_calls_are_not_measured(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
+        work = channel.unary_unary("/busy/Work")
+        for _ in range(CALLS):
+            await work(b"")
+            server.now += EVERY_S / (BUSY - 1)
+        assert not server.queue._busy.is_set()
+        assert not any(server.waits)
 
 
-def test_others_have_no_such_method(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
-            call = channel.stream_unary(PATH)()  # it never sends its message
-            assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
-            assert server.queue.waited_s() == 0.0
-
-    asyncio.run(play())
+async def test_others_have_no_such_method(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
+        call = channel.stream_unary(PATH)()  # it never sends its message
+        assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert server.queue.waited_s() == 0.0

@@ -15,37 +15,31 @@ ANSWER = "/v2/models/words/answers/mine"
 OCTETS = "application/octet-stream"
 
 
-def test_answer_without_a_json_form_is_available_in_binary_form() -> None:
-    async def play() -> None:
-        broker = BrokerInTest(kept={"mine": an_answer("mine", b"\xff\xfe")})
-        async with a_gateway(broker, SOUND) as gateway:
-            status, _, body = parts(await said_to(gateway.http, got(ANSWER)))
-            assert (status, f"Accept: {OCTETS}" in json.loads(body)["error"]) == (500, True)
-            status, head, body = parts(await said_to(gateway.http, got(ANSWER, Accept=OCTETS)))
-        json_length = int(head.split("inference-header-content-length: ")[1].split("\r\n")[0])
-        assert (status, f"content-type: {OCTETS}" in head) == (200, True)
-        output = json.loads(body[:json_length])["outputs"][0]
-        assert output == {
-            "name": "sound", "datatype": "BYTES", "shape": [1],
-            "parameters": {"binary_data_size": 6},
-        }  # fmt: skip
-        assert body[json_length:] == b"\x02\0\0\0\xff\xfe"
-
-    asyncio.run(play())
+async def test_answer_without_a_json_form_is_available_in_binary_form() -> None:
+    broker = BrokerInTest(kept={"mine": an_answer("mine", b"\xff\xfe")})
+    async with a_gateway(broker, SOUND) as gateway:
+        status, _, body = parts(await said_to(gateway.http, got(ANSWER)))
+        assert (status, f"Accept: {OCTETS}" in json.loads(body)["error"]) == (500, True)
+        status, head, body = parts(await said_to(gateway.http, got(ANSWER, Accept=OCTETS)))
+    json_length = int(head.split("inference-header-content-length: ")[1].split("\r\n")[0])
+    assert (status, f"content-type: {OCTETS}" in head) == (200, True)
+    output = json.loads(body[:json_length])["outputs"][0]
+    assert output == {
+        "name": "sound", "datatype": "BYTES", "shape": [1],
+        "parameters": {"binary_data_size": 6},
+    }  # fmt: skip
+    assert body[json_length:] == b"\x02\0\0\0\xff\xfe"
 
 
-def test_a_time_in_the_future_is_refused() -> None:
+async def test_a_time_in_the_future_is_refused() -> None:
     """Such as one in milliseconds: the answer would be pending for ever."""
 
-    async def play() -> None:
-        async with a_gateway(BrokerInTest()) as gateway:
-            for since, status in (("1e300", 400), (f"{time.time() * 1e3:.0f}", 400), ("0", 404)):
-                said = await said_to(gateway.http, got(f"{ANSWER}?since={since}"))
-                assert parts(said)[0] == status
-            near = f"{ANSWER}?since={time.time() + 60.0}"
-            assert parts(await said_to(gateway.http, got(near)))[0] == 202
-
-    asyncio.run(play())
+    async with a_gateway(BrokerInTest()) as gateway:
+        for since, status in (("1e300", 400), (f"{time.time() * 1e3:.0f}", 400), ("0", 404)):
+            said = await said_to(gateway.http, got(f"{ANSWER}?since={since}"))
+            assert parts(said)[0] == status
+        near = f"{ANSWER}?since={time.time() + 60.0}"
+        assert parts(await said_to(gateway.http, got(near)))[0] == 202
 
 
 @pytest.mark.parametrize(("ago_s", "status"), [(60.0, 202), (KEPT_S - 5.0, 202), (KEPT_S, 404)])

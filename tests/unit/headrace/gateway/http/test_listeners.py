@@ -48,50 +48,41 @@ async def listening(
 
 
 @pytest.mark.parametrize("path", [b"/v2", b"/events"])
-def test_a_client_that_does_not_read_is_cut_off(path: bytes) -> None:
-    async def play() -> None:
-        async with listening(replace(LIMITS, body_s=0.1)) as (listener, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(GET.replace(b"/v2", path))
-            await until(lambda: listener.open == 1)
-            await until(lambda: listener.open == 0)
-            with contextlib.suppress(ConnectionResetError):
-                assert len(await reader.read()) < len(LARGE)
-            writer.close()
-
-    asyncio.run(play())
+async def test_a_client_that_does_not_read_is_cut_off(path: bytes) -> None:
+    async with listening(replace(LIMITS, body_s=0.1)) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET.replace(b"/v2", path))
+        await until(lambda: listener.open == 1)
+        await until(lambda: listener.open == 0)
+        with contextlib.suppress(ConnectionResetError):
+            assert len(await reader.read()) < len(LARGE)
+        writer.close()
 
 
-def test_a_client_that_reads_gets_all() -> None:
-    async def play() -> None:
-        async with listening(LIMITS) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(GET)
-            await reader.readuntil(b"\r\n\r\n")
-            assert await reader.readexactly(len(LARGE)) == LARGE
-            writer.close()
-
-    asyncio.run(play())
+async def test_a_client_that_reads_gets_all() -> None:
+    async with listening(LIMITS) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(len(LARGE)) == LARGE
+        writer.close()
 
 
-def test_a_client_that_reads_slowly_gets_all() -> None:
-    async def play() -> None:
-        limit_s = 0.2
-        async with listening(replace(LIMITS, body_s=limit_s)) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=CHUNK)
-            writer.write(GET)
-            await reader.readuntil(b"\r\n\r\n")
-            loop, got = asyncio.get_running_loop(), 0
-            began_s = loop.time()
-            while got < len(LARGE):
-                chunk = await reader.read(CHUNK)
-                assert chunk, f"cut off after {got} bytes"
-                got += len(chunk)
-                await asyncio.sleep(4 * limit_s * CHUNK / len(LARGE))
-            assert loop.time() > began_s + 2 * limit_s
-            writer.close()
-
-    asyncio.run(play())
+async def test_a_client_that_reads_slowly_gets_all() -> None:
+    limit_s = 0.2
+    async with listening(replace(LIMITS, body_s=limit_s)) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=CHUNK)
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        loop, got = asyncio.get_running_loop(), 0
+        began_s = loop.time()
+        while got < len(LARGE):
+            chunk = await reader.read(CHUNK)
+            assert chunk, f"cut off after {got} bytes"
+            got += len(chunk)
+            await asyncio.sleep(4 * limit_s * CHUNK / len(LARGE))
+        assert loop.time() > began_s + 2 * limit_s
+        writer.close()
 
 
 def test_a_request_without_end_holds_the_shutdown_up_for_its_time_and_no_longer() -> None:
@@ -129,22 +120,19 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_authority(folder / "authority.pem").server(folder / "server.pem")
 
 
-def test_handshakes_count_as_connections_and_end_after_their_time(pem: Path) -> None:
-    async def play() -> None:
-        served = Certificates(Tls(certificate=pem, key=pem))
-        limits = replace(LIMITS, connections=2, idle_s=0.5)
-        async with listening(limits, served) as (listener, port):
-            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-            await until(lambda: listener.open == 2)
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            assert await reader.read() == b""  # one too many
+async def test_handshakes_count_as_connections_and_end_after_their_time(pem: Path) -> None:
+    served = Certificates(Tls(certificate=pem, key=pem))
+    limits = replace(LIMITS, connections=2, idle_s=0.5)
+    async with listening(limits, served) as (listener, port):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await until(lambda: listener.open == 2)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""  # one too many
+        writer.close()
+        await until(lambda: listener.open == 0)
+        for reader, writer in silent:
+            assert await reader.read() == b""
             writer.close()
-            await until(lambda: listener.open == 0)
-            for reader, writer in silent:
-                assert await reader.read() == b""
-                writer.close()
-
-    asyncio.run(play())
 
 
 def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counted_on(
@@ -172,60 +160,51 @@ def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counte
     assert not caplog.records
 
 
-def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path) -> None:
-    async def play() -> None:
-        served = Certificates(Tls(certificate=pem, key=pem))
-        trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-        async with listening(LIMITS, served) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path) -> None:
+    served = Certificates(Tls(certificate=pem, key=pem))
+    trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    async with listening(LIMITS, served) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
-            async def more() -> None:
-                writer.write(outgoing.read())
-                incoming.write(await reader.read(65536))
+        async def more() -> None:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65536))
 
-            while True:
-                try:
-                    tls.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    await more()
-            tls.write(GET)  # in one piece with the end of the handshake
-            said = b""
-            while not said:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
                 await more()
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    said = tls.read(65536)
-            assert said.startswith(b"HTTP/1.1 200 OK")
-            writer.close()
+        tls.write(GET)  # in one piece with the end of the handshake
+        said = b""
+        while not said:
+            await more()
+            with contextlib.suppress(ssl.SSLWantReadError):
+                said = tls.read(65536)
+        assert said.startswith(b"HTTP/1.1 200 OK")
+        writer.close()
 
-    asyncio.run(play())
 
-
-def test_addresses_of_ipv6_have_brackets_as_in_a_url() -> None:
+async def test_addresses_of_ipv6_have_brackets_as_in_a_url() -> None:
     assert address("::1", 8000) == "[::1]:8000"
     assert address("localhost", 8000) == "localhost:8000"
 
-    async def play() -> None:
-        async with a_gateway(BrokerInTest(), host="::1") as gateway:  # reads its ports from URLs
-            assert min(gateway.http, gateway.grpc) > 0
-
-    asyncio.run(play())
+    async with a_gateway(BrokerInTest(), host="::1") as gateway:  # reads its ports from URLs
+        assert min(gateway.http, gateway.grpc) > 0
 
 
-def test_connection_beyond_the_limit_gets_a_retry_after() -> None:
-    async def play() -> None:
-        async with listening(replace(LIMITS, connections=1)) as (listener, port):
-            _, held = await asyncio.open_connection("127.0.0.1", port)
-            await until(lambda: listener.open == 1)
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            said = await reader.read()
-            assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n")
-            held.close()
-            writer.close()
-
-    asyncio.run(play())
+async def test_connection_beyond_the_limit_gets_a_retry_after() -> None:
+    async with listening(replace(LIMITS, connections=1)) as (listener, port):
+        _, held = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: listener.open == 1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        said = await reader.read()
+        assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n")
+        held.close()
+        writer.close()
 
 
 def test_a_handshake_that_outlasts_the_port_ends_the_connection(

@@ -42,16 +42,13 @@ def test_an_index_request_that_is_no_json_gets_400(body: bytes) -> None:
     assert asyncio.run(play()).startswith(b"HTTP/1.1 400 Bad Request")
 
 
-def test_a_payload_whose_gzip_is_cut_short_is_no_query() -> None:
+async def test_a_payload_whose_gzip_is_cut_short_is_no_query() -> None:
     packed = gzip.compress(bytes(range(256)) * 2)
     head = {"Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"}
 
-    async def play() -> None:
-        broker = BrokerInTest()
-        async with a_gateway(broker) as gateway:
-            said = await said_to(gateway.http, posted(packed[:-9], **head))
-        assert said.startswith(b"HTTP/1.1 400 Bad Request")
-        assert b"cut short" in said
-        assert not broker.sent
-
-    asyncio.run(play())
+    broker = BrokerInTest()
+    async with a_gateway(broker) as gateway:
+        said = await said_to(gateway.http, posted(packed[:-9], **head))
+    assert said.startswith(b"HTTP/1.1 400 Bad Request")
+    assert b"cut short" in said
+    assert not broker.sent
