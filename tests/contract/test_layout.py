@@ -25,6 +25,11 @@ def modules() -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found if path.name != "__init__.py")
 
 
+@cache
+def text(path: Path) -> str:
+    return (ROOT / path).read_text()
+
+
 def dotted(path: Path) -> str:
     return ".".join(path.with_suffix("").parts)
 
@@ -92,7 +97,7 @@ def test_nothing_that_starts_often_imports_a_solver() -> None:
 
 def test_every_import_is_absolute() -> None:
     relative = re.compile(r"^[ \t]*from\s+\.", re.MULTILINE)
-    assert [str(path) for path in modules() if relative.search((ROOT / path).read_text())] == []
+    assert [str(path) for path in modules() if relative.search(text(path))] == []
 
 
 def test_no_two_modules_share_a_file_name() -> None:
@@ -106,7 +111,7 @@ def test_no_two_classes_share_a_name() -> None:
     classes = re.compile(r"^class (\w+)", re.MULTILINE)
     by_name = defaultdict(list)
     for path in modules():
-        for name in classes.findall((ROOT / path).read_text()):
+        for name in classes.findall(text(path)):
             by_name[name].append(str(path))
     assert {name: paths for name, paths in by_name.items() if len(paths) > 1} == {}
 
@@ -124,4 +129,4 @@ def test_every_folder_has_its_unit_tests_in_the_same_place() -> None:
 
 def test_every_module_begins_with_its_docstring() -> None:
     begins = re.compile(r'r?"""[^\s"]')
-    assert [str(path) for path in modules() if not begins.match((ROOT / path).read_text())] == []
+    assert [str(path) for path in modules() if not begins.match(text(path))] == []
