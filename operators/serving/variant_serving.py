@@ -81,6 +81,9 @@ class VariantServing:
             if not ready:
                 return Wake(self._tables.arrivals.until_s)
             variant, size = self._tables.choose(queue[0], ready, rules, lease.batch, now)
+            if self._classes and not queue[0].work.variant:
+                # Tables know one SLO: a batch beyond the plan's would delay those that come next.
+                size = self._sparing(queue, min(size, lease.batch), variant, rules, now)
         else:
             if rules.batching != IDLE:
                 begin_s = self._held_until_s(queue, lease, rules)
@@ -106,9 +109,17 @@ class VariantServing:
         if self._sizes is not None:
             return self._fitting(queue, lease, self._sizes)
         size = min(len(queue), lease.batch)
-        if size < 2 or not self._classes:
+        if not self._classes:
             return size
-        first, variant = list(islice(queue, 2 * size)), self._device.serving
+        return self._sparing(queue, size, self._device.serving, rules, now)
+
+    def _sparing(
+        self, queue: deque[Ticket], size: int, variant: str, rules: WorkerRules, now: float
+    ) -> int:
+        """Return the part of a batch of ``size`` that leaves its most urgent item in time."""
+        if size < 2:
+            return size
+        first = list(islice(queue, 2 * size))
         return sparing(
             size,
             [ticket.work.deadline_s - ticket.work.created_s for ticket in first],

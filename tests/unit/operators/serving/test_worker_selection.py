@@ -15,6 +15,7 @@ from tests.builders import (
     a_pipeline,
     a_plan,
     a_work,
+    an_item,
     arrived,
     inferred,
     inferring,
@@ -37,14 +38,14 @@ MADE = Selection(
 
 def a_worker(
     dropping: str = "none", capped: bool = False, paced: bool = False, batch: int = 4,
-    **changes: Any,
+    classes: dict[str, float] | None = None, **changes: Any,
 ) -> Worker:  # fmt: skip
     ramsis = Policy(
         name="ramsis", kind="ramsis", dropping=dropping, capped=capped, paced=paced,
         batch={"read/v": batch},
     )  # fmt: skip
     policies = (Policy(name="static"), ramsis)
-    pipeline = a_pipeline(policies=policies, comm_s=0.0)
+    pipeline = a_pipeline(policies=policies, comm_s=0.0, slo_classes=classes or {})
     return Worker("w", pipeline, "cpu", incarnation=0.0, **changes)
 
 
@@ -203,6 +204,35 @@ def test_only_a_capped_policy_leaves_its_tables_and_only_for_a_head_that_is_late
 def test_the_whole_of_a_long_queue_is_no_more_than_a_variant_can_take() -> None:
     worker = following()
     assert run(worker, *range(9), now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",) * 4)]
+
+
+@pytest.mark.parametrize(
+    ("classes", "left_s", "values"),
+    [
+        ({}, 0.1, [b"x"] * 3),
+        ({"gold": 0.1}, 0.1, [b"gold", b"x"]),
+        ({"gold": 0.1}, 0.17, [b"gold", b"x", b"x"]),
+        ({"gold": 0.1}, 0.03, [b"x"] * 3),
+    ],
+)
+def test_with_classes_tables_take_no_slack_items_that_make_an_urgent_one_late(
+    classes: dict[str, float], left_s: float, values: list[bytes]
+) -> None:
+    """A batch takes 50 ms per item. With 30 ms left the urgent item is late in any."""
+    worker = a_worker("deadline", classes=classes, latency=lambda variant, size: 0.05 * size)
+    ends_s = 2.0 + left_s
+    gold = a_work(0, an_item(value=b"gold"), created_s=ends_s - 0.1, deadline_s=ends_s)
+    following(worker).handle(arrived(gold), 2.0)
+    assert list(run(worker, 1, 2, 3, now=2.0, created_s=2.5)[0].values) == values
+
+
+@pytest.mark.parametrize(("classes", "size"), [({}, 4), ({"gold": 0.2}, 2)])
+def test_with_classes_tables_take_at_most_the_batch_of_the_plan(
+    classes: dict[str, float], size: int
+) -> None:
+    worker = following(a_worker(classes=classes))
+    worker.handle(arrived(a_ramsis_plan(2, batch=2)), 1.0)
+    assert len(run(worker, *range(9), now=2.0, created_s=2.0)[0].values) == size
 
 
 @pytest.mark.parametrize("batch", [2, 6])
