@@ -5,122 +5,144 @@ items share GPUs. Thousands of sessions make far fewer classes, and the linear p
 classes has the same value as that over sessions.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from control.policies.compass.schedule.instance import (
-    Bin,
-    Candidate,
-    Demand,
-    Instance,
-    PlanItem,
-    demand,
-)
+from control.policies.compass.packing import QUARTERS
+from control.policies.compass.schedule.instance import Bin, Instance, PlanItem, PlanOption
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+EMPTY = -1  # fills the rows of a table that are shorter than the longest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classes:
-    """``members[c]`` are the sessions of class ``c``, ``count[c]`` their number, ``weight[c]``
-    the weight of each. Columns are sorted by class: ``owner[j]`` is the class of column ``j``,
-    ``start[c]`` its first column, ``demand[j]`` its demand. ``sizes[d, b, s]`` counts the items
-    of ``s + 1`` quarters that demand ``d`` has in bin ``b``. ``plan[i]`` maps the demands of
-    session ``i`` to its cheapest plan with that demand.
+    """``members`` are the sessions, sorted by class: class ``c`` has ``count[c]`` of them from
+    ``first[c]`` on, each with the weight ``weight[c]``. Columns are sorted by class: ``owner[j]``
+    is the class of column ``j``, ``start[c]`` its first column, ``demand[j]`` its demand.
+    ``sizes[d, b, s]`` counts the items of ``s + 1`` quarters that demand ``d`` has in bin ``b``.
+    ``plan[i, k]`` is the cheapest plan of session ``i`` with the demand of column
+    ``start[c] + k`` of its class.
     """
 
     bins: tuple[Bin, ...]
     sizes: Ints
-    members: tuple[tuple[int, ...], ...]
+    members: Ints
+    first: Ints
     count: Floats
     weight: Floats
     owner: Ints
     start: Ints
     demand: Ints
-    plan: tuple[dict[int, int], ...]
-
-    def session_plan(self, session: int, column: int) -> int:
-        """Return the index of a session's cheapest plan with the demand of a column."""
-        return self.plan[session][int(self.demand[column])]
+    plan: Ints
 
 
 def session_classes(instance: Instance) -> Classes:
     """Return the classes of the sessions that have plans."""
-    numbers = _Demands()
-    plan = tuple(_by_demand(session, numbers) for session in instance.sessions)
-    groups: dict[tuple[float, tuple[int, ...]], list[int]] = {}
-    for index, session in enumerate(instance.sessions):
-        if plan[index]:
-            groups.setdefault((session.weight, tuple(sorted(plan[index]))), []).append(index)
-    lengths = np.array([len(key[1]) for key in groups], dtype=np.int64)
-    bins, counted = numbers.arrays()
+    bins, sizes, demands, plan = _tables(instance)
+    offered = (demands != EMPTY).sum(axis=1)
+    planned = np.flatnonzero(offered)
+    weights = np.array([session.weight for session in instance.sessions]) + 0.0  # -0.0 is 0.0
+    alike = np.column_stack([weights.view(np.int64), demands])[planned]
+    first_alike, number = distinct_rows(alike)
+    one = planned[first_alike]  # session of each class
+    count = np.bincount(number, minlength=len(one))
+    columns = offered[one]
+    of_class = demands[one]
     return Classes(
         bins=bins,
-        sizes=counted,
-        members=tuple(tuple(members) for members in groups.values()),
-        count=np.array([len(members) for members in groups.values()], dtype=np.float64),
-        weight=np.array([key[0] for key in groups], dtype=np.float64),
-        owner=np.repeat(np.arange(len(groups)), lengths),
-        start=np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(groups)],
-        demand=np.array([each for key in groups for each in key[1]], dtype=np.int64),
+        sizes=sizes,
+        members=planned[np.argsort(number, kind="stable")],
+        first=np.cumsum(count) - count,
+        count=count.astype(np.float64),
+        weight=weights[one],
+        owner=np.repeat(np.arange(len(one)), columns),
+        start=np.cumsum(columns) - columns,
+        demand=of_class[of_class != EMPTY],
         plan=plan,
     )
 
 
-def _by_demand(session: Candidate, numbers: "_Demands") -> dict[int, int]:
-    """Return the demands of a session, each with the index of its cheapest plan."""
-    found: dict[int, int] = {}
-    for index, choice in enumerate(session.plans):
-        number = numbers.of(choice.items)
-        other = found.get(number)
-        if other is None or choice.cost < session.plans[other].cost:
-            found[number] = index
-    return found
+def _tables(instance: Instance) -> tuple[tuple[Bin, ...], Ints, Ints, Ints]:
+    """Return the bins, the sizes of every demand, and for each session (row) its demands in
+    ascending order, each with the cheapest plan that has it."""
+    plans = [plan for session in instance.sessions for plan in session.plans]
+    bins, sizes, demand = _demands(plans)
+    lengths = np.array([len(session.plans) for session in instance.sessions], dtype=np.int64)
+    session, index = _rows(lengths)
+    cost = np.array([plan.cost for plan in plans], dtype=np.float64)
+    order = np.lexsort((index, cost, demand, session))
+    session, demand, index = session[order], demand[order], index[order]
+    cheapest = np.ones(len(plans), dtype=bool)
+    cheapest[1:] = (np.diff(session) > 0) | (np.diff(demand) > 0)
+    of_session = np.bincount(session[cheapest], minlength=len(lengths))
+    return bins, sizes, _table(of_session, demand[cheapest]), _table(of_session, index[cheapest])
 
 
-class _Demands:
-    """Distinct demands, numbered in the order of their first appearance."""
-
-    def __init__(self) -> None:
-        self._by_items: dict[tuple[PlanItem, ...], int] = {}
-        self._numbers: dict[Demand, int] = {}
-
-    def of(self, items: tuple[PlanItem, ...]) -> int:
-        found = self._by_items.get(items)
-        if found is None:
-            found = self._numbers.setdefault(demand(items), len(self._numbers))
-            self._by_items[items] = found
-        return found
-
-    def arrays(self) -> tuple[tuple[Bin, ...], Ints]:
-        """Return all bins, and the sizes of every demand per bin."""
-        bins = sorted({bin for each in self._numbers for bin, _ in each})
-        at = {bin: index for index, bin in enumerate(bins)}
-        counted = np.zeros((len(self._numbers), len(bins), 4), dtype=np.int64)
-        for number, each in enumerate(self._numbers):
-            for bin, sizes in each:
-                counted[number, at[bin]] = sizes
-        return tuple(bins), counted
+def _demands(plans: Sequence[PlanOption]) -> tuple[tuple[Bin, ...], Ints, Ints]:
+    """Return all bins, the sizes of every distinct demand, and the demand of each plan; demands
+    are numbered in the order of their first appearance."""
+    seen: defaultdict[PlanItem, int] = defaultdict()
+    seen.default_factory = seen.__len__
+    items = np.array([seen[item] for plan in plans for item in plan.items], dtype=np.int64)
+    bins = sorted({(item.tier, item.pool) for item in seen})
+    at = {bin: index for index, bin in enumerate(bins)}
+    kind = np.array(
+        [QUARTERS * at[item.tier, item.pool] + item.quarters - 1 for item in seen], dtype=np.int64
+    )
+    wanted = _table(np.array([len(plan.items) for plan in plans], dtype=np.int64), kind[items])
+    wanted.sort(axis=1)  # the order of a plan's items does not matter
+    first, demand = distinct_rows(wanted)
+    kinds = wanted[first]
+    sizes = np.zeros((len(first), QUARTERS * len(bins)), dtype=np.int64)
+    row, column = np.nonzero(kinds != EMPTY)
+    np.add.at(sizes, (row, kinds[row, column]), 1)
+    return tuple(bins), sizes.reshape(len(first), len(bins), QUARTERS), demand
 
 
-def chosen_plans(
-    found: Classes, sessions: int, taken: Sequence[tuple[int, int]]
-) -> tuple[int | None, ...]:
+def _rows(lengths: Ints) -> tuple[Ints, Ints]:
+    """Return the row and the column of each value of a table with rows of these lengths."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _table(lengths: Ints, values: Ints) -> Ints:
+    """Return values as a table whose rows have these lengths, filled with ``EMPTY``."""
+    table = np.full((len(lengths), int(lengths.max(initial=0))), EMPTY, dtype=np.int64)
+    table[_rows(lengths)] = values
+    return table
+
+
+def distinct_rows(table: Ints) -> tuple[Ints, Ints]:
+    """Return where each distinct row of a table appears first, in this order, and the number of
+    every row among the distinct ones."""
+    if not table.size:  # rows without columns are equal
+        return np.zeros(min(len(table), 1), dtype=np.int64), np.zeros(len(table), dtype=np.int64)
+    order = np.lexsort(table.T)  # stable: of equal rows the first comes first
+    differs = np.ones(len(table), dtype=bool)
+    differs[1:] = (np.diff(table[order], axis=0) != 0).any(axis=1)
+    first = order[differs]
+    number = np.empty_like(order)
+    number[order] = np.cumsum(differs) - 1
+    rank = np.argsort(np.argsort(first))
+    return np.sort(first), rank[number]
+
+
+def chosen_plans(found: Classes, sessions: int, taken: Ints) -> tuple[int | None, ...]:
     """Return the plan index of every session; None: not served.
 
-    ``taken`` lists (column, number of sessions); the sessions of a class are served in their
-    order.
+    ``taken[j]`` sessions take column ``j``; the sessions of a class are served in their order.
     """
-    plans: list[int | None] = [None] * sessions
-    next_member = [0] * len(found.members)
-    for column, count in taken:
-        owner = int(found.owner[column])
-        first = next_member[owner]
-        for session in found.members[owner][first : first + count]:
-            plans[session] = found.session_plan(session, column)
-        next_member[owner] = first + count
-    return tuple(plans)
+    column = np.repeat(np.arange(len(taken)), taken)
+    owner = found.owner[column]
+    _, turn = _rows(np.bincount(owner, minlength=len(found.count)))
+    session = found.members[found.first[owner] + turn]
+    plans = np.full(sessions, EMPTY, dtype=np.int64)
+    plans[session] = found.plan[session, column - found.start[owner]]
+    return tuple(None if plan == EMPTY else plan for plan in plans.tolist())

@@ -132,12 +132,15 @@ def _floor(
 
 
 def _fill_best(filling: PackedSessions, left: Ints, order: Ints) -> None:
-    """Serve remaining sessions, best column first; a column that does not fit is not retried."""
-    owner = filling.data.classes.owner
+    """Serve remaining sessions, best column first. GPUs only fill, so a demand that did not fit is
+    not tried again."""
+    owner, demand = filling.data.classes.owner.tolist(), filling.data.classes.demand.tolist()
+    refused: set[int] = set()
     for column in order.tolist():
-        while left[owner[column]] > 0:
+        while left[owner[column]] > 0 and demand[column] not in refused:
             changed = filling.more(column)
             if changed is None:
+                refused.add(demand[column])
                 break
             filling.take(column, changed)
             left[owner[column]] -= 1

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from control.policies.compass.packing import gpus
+from control.policies.compass.packing import QUARTERS, gpus
 from control.policies.compass.schedule.classes import Classes, chosen_plans, session_classes
 from control.policies.compass.schedule.greedy import first_fit, greedy_pairs
-from control.policies.compass.schedule.instance import COST, GOODPUT, OBJECTIVES, Instance, demand
+from control.policies.compass.schedule.instance import COST, GOODPUT, OBJECTIVES, Bin, Instance
 from control.policies.compass.schedule.relaxation import ProgramData, Relaxed, model, relax
 from control.policies.compass.schedule.rounding import (
     EXACT_COLUMNS,
@@ -91,7 +91,8 @@ def _goodput(instance: Instance) -> Schedule:
         cheaper = _solved(instance, found, COST)
         if cheaper is not None and unplaced(cheaper[0]) == 0:
             filling = cheaper[0]
-    planned = finished(instance, _plans(instance, found, filling), GOODPUT, relaxed.bound)
+    plans = chosen_plans(found, len(instance.sessions), filling.taken)
+    planned = finished(instance, plans, GOODPUT, relaxed.bound)
     if not _may_improve(filling, relaxed.bound) or not _worth_it(filling, relaxed.bound):
         return planned
     return max(planned, _greedy(instance, GOODPUT, relaxed.bound), key=lambda each: each.weight)
@@ -104,7 +105,8 @@ def _cost(instance: Instance) -> Schedule:
     if made is None or unplaced(made[0]) > 0:
         return replace(_goodput(instance), objective=COST, bound=None, feasible=False)
     filling, relaxed = made
-    planned = finished(instance, _plans(instance, found, filling), COST, relaxed.bound)
+    plans = chosen_plans(found, len(instance.sessions), filling.taken)
+    planned = finished(instance, plans, COST, relaxed.bound)
     if not _worth_it(filling, relaxed.bound):
         return planned
     other = _greedy(instance, COST, relaxed.bound)
@@ -162,11 +164,6 @@ def _worth_it(filling: PackedSessions, bound: float) -> bool:
     return abs(value - bound) > NEAR_ENOUGH * bound
 
 
-def _plans(instance: Instance, found: Classes, filling: PackedSessions) -> tuple[int | None, ...]:
-    taken = [(j, int(n)) for j, n in enumerate(filling.taken.tolist()) if n > 0]
-    return chosen_plans(found, len(instance.sessions), taken)
-
-
 def finished(
     instance: Instance, plans: Sequence[int | None], objective: str, bound: float | None
 ) -> Schedule:
@@ -196,14 +193,12 @@ def finished(
 
 def opened_gpus(instance: Instance, plans: Sequence[int | None]) -> dict[str, int]:
     """Return the number of empty GPUs that each tier opens for these plans, packed exactly."""
-    counts: dict[tuple[str, str], list[int]] = {}
+    counts: dict[Bin, list[int]] = {}
     for session, plan in zip(instance.sessions, plans, strict=True):
-        if plan is None:
-            continue
-        for bin, sizes in demand(session.plans[plan].items):
-            total = counts.setdefault(bin, [0, 0, 0, 0])
-            for size, count in enumerate(sizes):
-                total[size] += count
+        for tier, quarters, pool in session.plans[plan].items if plan is not None else ():
+            if (total := counts.get((tier, pool))) is None:
+                total = counts[tier, pool] = [0] * QUARTERS
+            total[quarters - 1] += 1
     used = dict.fromkeys(instance.tiers, 0)
     for bin, total in sorted(counts.items()):
         used[bin[0]] += gpus(total, instance.free.get(bin, (0, 0, 0)))
