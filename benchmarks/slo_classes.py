@@ -1,10 +1,13 @@
 """Load three SLO classes at once on emulated devices, below and above the capacity.
 
     nice -n 5 python -m benchmarks.slo_classes [--policies loki inferline ...] [--seconds 20]
-        [--rates 40 400] [--floor 0.95] [--simulated] [--json]
+        [--rates 40 400] [--floor 0.95] [--json]
+        [--simulated [--seeds 0 1 ...] [--warm-up 6] [--slower 1.03]]
 
 Two emulated devices serve a task with a fast and a slow variant under an SLO of 500 ms, on a local
-broker of its own, or with ``--simulated`` in virtual time. The classes gold (100 ms, weight 3),
+broker of its own, or with ``--simulated`` in virtual time; with ``--slower`` as well on devices
+whose batches take that much longer and are stretched now and then, and with ``--warm-up 0`` from a
+cold start, which counts, as in a live run. The classes gold (100 ms, weight 3),
 silver (300 ms, 2) and bulk (1 s, 1) have a third of the queries each. For each policy and rate, by
 class: queries a second in time, the share in time of the admitted queries, and the admitted share
 of all. The exit code is 1 if gold's share in time is below ``LEAST``, or, if a tenth or more was
@@ -17,18 +20,22 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.machine_speed import machine, machine_line
 from benchmarks.second_day import User
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.run_input import Run
+from headrace.simulation.faults import SLOW, Fault
+from headrace.simulation.run_input import Run, devices
 from headrace.simulation.simulation_run import simulated
 
 CLASSES: Mapping[str, Mapping[str, object]] = {
@@ -98,19 +105,42 @@ def a_pipeline(folder: Path, policy: str, floor: float = 0.0) -> Path:
     )  # fmt: skip
 
 
+def stretched(
+    workers: Iterable[str], seconds: float, slower: float, seed: int
+) -> tuple[Fault, ...]:
+    """Return slow devices: batches take ``slower`` times as long, and, where they begin in one of
+    the spells of 10 to 60 ms that each device has about once a second, 1.3 to 2 times that."""
+    rng, found = np.random.default_rng([seed, 99]), []
+    for name in workers:
+        found.append(Fault(at_s=0.0, kind=SLOW, device=name, factor=slower))
+        at_s = rng.exponential()
+        while at_s < seconds:
+            for_s, factor = rng.uniform(0.01, 0.06), slower * rng.uniform(1.3, 2.0)
+            found.append(Fault(at_s=at_s, kind=SLOW, device=name, for_s=for_s, factor=factor))
+            at_s += rng.exponential()
+    return tuple(found)
+
+
 def played(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
-    """Play each policy and rate in virtual time, after a warm-up."""
+    """Play each policy and rate in virtual time; the counts of all seeds are added."""
     thirds = tuple((name, 1 / len(CLASSES)) for name in CLASSES)
+    long_s = asked.warm_up + asked.seconds
     for policy in asked.policies:
         file = read_pipeline_file(a_pipeline(folder, policy, asked.floor))
         for rate in asked.rates:
-            run = Run(
-                file=file, policy=policy, seed=0, warm_up_s=WARM_UP_S, classes=thirds,
-                arrivals=Renewal(rate, WARM_UP_S + asked.seconds),
-            )  # fmt: skip
-            found = simulated(run, lambda sent: None).metrics.classes
+            found: dict[str, Counter[str]] = {name: Counter() for name in CLASSES}
+            for seed in asked.seeds:
+                slow = () if asked.slower is None else stretched(
+                    devices(file), long_s, asked.slower, seed
+                )  # fmt: skip
+                run = Run(
+                    file=file, policy=policy, seed=seed, warm_up_s=asked.warm_up, classes=thirds,
+                    arrivals=Renewal(rate, long_s), faults=slow,
+                )  # fmt: skip
+                for name, counts in simulated(run, lambda sent: None).metrics.classes.items():
+                    found[name].update(counts)
             for name in CLASSES:
-                yield counted(policy, rate, asked.seconds, name, found.get(name, {}))
+                yield counted(policy, rate, asked.seconds * len(asked.seeds), name, found[name])
 
 
 def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
@@ -157,6 +187,11 @@ def main() -> int:
     parser.add_argument(
         "--simulated", action="store_true", help="in virtual time, without a broker"
     )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of simulations")
+    parser.add_argument(
+        "--warm-up", type=float, default=WARM_UP_S, help="seconds of a simulation not counted"
+    )
+    parser.add_argument("--slower", type=float, help="seconds of simulated batches over profiled")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     asked = parser.parse_args()
     found: list[Part] = []
