@@ -110,6 +110,7 @@ class LocalRun:
         self._kafka = kafka
         self._rental: DeviceRental | None = None
         self.page = page_address(file.cluster.dashboard_port)
+        self.gateways = file.cluster.gateway
         every = file_roles(file)
         self.roles = with_address(every, self.page, directory)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)

@@ -146,6 +146,7 @@ def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
         "ready_s": round(took_s, 3),
         "logs": str(run.directory),
         "dashboard": run.page.url if run.page else None,
+        "gateway": run.gateways.addresses if run.gateways else None,
         "metrics_ports": {role.name: role.metrics_port for role in run.roles if role.metrics_port},
     }
 
@@ -162,6 +163,8 @@ def up_text(row: dict[str, Any]) -> str:
         lines.append(f"metrics on ports {ports[0]} to {ports[-1]}, at /metrics")
     if row["dashboard"]:
         lines.append(f"dashboard at {row['dashboard']}")
+    if row["gateway"]:
+        lines.append(f"gateway at {', '.join(row['gateway'].values())}")
     if row["by_command"]:
         lines.append(f"overridden by earlier commands: {', '.join(row['by_command'])}")
     if not row["feasible"]:

@@ -62,6 +62,12 @@ class Gateways:
     grpc_port: int | None
     processes: int = 1
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The addresses on this machine, by protocol."""
+        grpc = {} if self.grpc_port is None else {"grpc": f"127.0.0.1:{self.grpc_port}"}
+        return {"http": f"http://127.0.0.1:{self.http_port}/v2", **grpc}
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:

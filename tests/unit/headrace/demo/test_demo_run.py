@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cluster.local_run import LocalRun
 from headrace.cluster.up import up_row, up_text
+from headrace.config.cluster import Gateways
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.demo.demo_run import DemoOptions
 from streams.kafka.kafka_config import KafkaConfig
@@ -36,6 +37,16 @@ def test_a_demo_prints_the_address_of_its_dashboard(
 ) -> None:
     address = rf"^dashboard at http://127\.0\.0\.1:{shown}/\?token=[\w-]{{20,}}$"
     assert re.search(address, said(words(port), tmp_path), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("grpc_port", "grpc"), [(8001, ", 127.0.0.1:8001"), (None, "")])
+def test_up_prints_the_addresses_of_its_gateways(
+    tmp_path: Path, grpc_port: int | None, grpc: str
+) -> None:
+    """It named the dashboard only."""
+    file, gateways = words(None), Gateways(http_port=8000, grpc_port=grpc_port)
+    text = said(replace(file, cluster=replace(file.cluster, gateway=gateways)), tmp_path)
+    assert f"\ngateway at http://127.0.0.1:8000/v2{grpc}\n" in text + "\n"
 
 
 def test_a_demo_for_programs_has_no_dashboard_of_its_own(tmp_path: Path) -> None:
