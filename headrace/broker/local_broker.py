@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fcntl import LOCK_EX, flock
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -32,11 +33,10 @@ from headrace.broker.broker_home import (
 from headrace.broker.broker_process import death_of, end_all, format_if_new, is_ours, spawn
 from headrace.broker.jars import Progress
 from headrace.broker.java_runtime import JavaRuntime, java_runtime
+from headrace.broker.start_patience import QUIET_S, StartPatience
 from streams.kafka.kafka_errors import BrokerError
 
 __all__ = ["BrokerError", "Progress", "Running", "borrow", "start", "status", "stop"]
-
-START_PATIENCE = 60.0  # seconds; 2.6 on an idle machine, 20 with every core busy
 
 # Below the ephemeral port range of Linux and macOS, so that a reserved port stays free while the
 # broker is down.
@@ -75,8 +75,8 @@ def start(
     ``proxied``, chosen at the first start: the number of further listeners that advertise the port
     of a proxy (``Running.proxied``).
     Raises BrokerError: no Java of 17 or newer, jars not available, a kept port in use by another
-    process, another number of nodes, the broker ended during start-up or did not answer for a
-    minute.
+    process, another number of nodes, the broker ended during start-up, or logged nothing new for
+    a minute and did not answer.
     """
     place = home_at(home)
     with _locked(place):
@@ -277,8 +277,9 @@ def _answering(place: Home, running: Running) -> Running:
     """Wait until the broker answers a metadata request and knows all of its nodes."""
     quiet = {"log_level": 0, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 2000}
     client = AdminClient({"bootstrap.servers": running.bootstrap, **quiet})
-    give_up = time.monotonic() + START_PATIENCE
-    while time.monotonic() < give_up:
+    began = time.monotonic()
+    patience = StartPatience(began, QUIET_S, partial(_logged, place, len(running.nodes)))
+    while not patience.over(time.monotonic()):
         try:
             known = len(client.list_topics(timeout=1.0).brokers)
         except KafkaException:
@@ -291,8 +292,21 @@ def _answering(place: Home, running: Running) -> Running:
         time.sleep(0.05 if known else 0.0)
     raise BrokerError(
         f"the local broker (process {running.pid}) did not answer on {running.bootstrap} within "
-        f"{START_PATIENCE:.0f} s; see {place.log}"
+        f"{time.monotonic() - began:.0f} s; see {place.log}"
     )
+
+
+def _logged(place: Home, nodes: int) -> list[int]:
+    """Return when each node's log was last written, in ns; 0 without one."""
+    logs = [place.node(number).log for number in range(1, nodes + 1)]
+    return [_written_ns(log) for log in logs]
+
+
+def _written_ns(log: Path) -> int:
+    try:
+        return log.stat().st_mtime_ns
+    except FileNotFoundError:  # not yet, or being rotated
+        return 0
 
 
 @contextmanager

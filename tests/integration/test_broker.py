@@ -134,7 +134,7 @@ def test_a_broker_that_does_not_answer_is_reported(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = local.start(kept.home)
-    monkeypatch.setattr(local, "START_PATIENCE", 1.0)
+    monkeypatch.setattr(local, "QUIET_S", 1.0)
     os.kill(running.pid, signal.SIGSTOP)
     try:
         with pytest.raises(BrokerError, match=f"process {running.pid}.* did not answer on 127"):
