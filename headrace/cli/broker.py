@@ -9,7 +9,7 @@ from headrace.broker.connect import local_broker
 from headrace.cli.shared_options import json_option, pipeline_argument, read_file
 from headrace.cli.suggesting import Suggesting
 from headrace.errors import NO_BROKER
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_text, say
 
 if TYPE_CHECKING:
     from headrace.broker.local_broker import Running
@@ -57,11 +57,21 @@ def stop(as_json: bool) -> None:
     Example:
       headrace broker stop
     """
+    from headrace.broker.local_broker import status as running_broker
     from headrace.broker.local_broker import stop as stop_broker
+    from headrace.cluster.run_state import runs_on
+    from headrace.processes import run_directory
 
+    running = running_broker()
+    waiting = runs_on(running.bootstrap, run_directory("any").parent) if running else []
     stopped = stop_broker()
     text = "the local broker has stopped" if stopped else "no local broker was running"
     print_json({"stopped": stopped}) if as_json else print_text(text)
+    if stopped and waiting:
+        say(
+            f"still up and waiting for it: {', '.join(waiting)}; `headrace broker start` brings it "
+            "back, `headrace down FILE` ends a pipeline"
+        )
 
 
 @broker.command()

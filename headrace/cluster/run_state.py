@@ -70,6 +70,11 @@ def run_of(file: Path, runs: Path) -> RunState | None:
     return next((run for _, run in living(runs) if Path(run.file).resolve() == whole), None)
 
 
+def runs_on(bootstrap: str, runs: Path) -> list[str]:
+    """Return the pipelines that run on this machine with these brokers."""
+    return [run.pipeline for _, run in living(runs) if run.bootstrap == bootstrap]
+
+
 def write_state(directory: Path, state: RunState) -> None:
     """Write the state atomically."""
     write_whole(directory / FILE_NAME, json.dumps(asdict(state)) + "\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.run_state import RunState, write_state
+from headrace.cluster.run_state import RunState, runs_on, write_state
 from headrace.cluster.running_file import named_pipeline
 from headrace.cluster.up import commanded_settings
 from headrace.errors import PipelineError
@@ -50,3 +50,18 @@ def test_a_pipeline_whose_file_has_become_wrong_can_still_be_ended(
     assert named_pipeline(file).name == "words"
     with pytest.raises(PipelineError, match="not there"):
         named_pipeline(tmp_path / "other.yaml")
+
+
+def test_the_pipelines_on_a_broker_are_known_before_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`headrace broker stop` said nothing of the pipelines that then waited for it."""
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
+    me = Process.found("up", os.getpid())
+    for name, bootstrap in (("words", "127.0.0.1:1"), ("other", "kafka:9092")):
+        directory = run_directory(name)
+        directory.mkdir(parents=True)
+        write_state(directory, RunState(
+            pipeline=name, file="f", bootstrap=bootstrap, supervisor=me,
+        ))  # fmt: skip
+    assert runs_on("127.0.0.1:1", run_directory("any").parent) == ["words"]
