@@ -6,8 +6,8 @@ floor limits that. With
 
     a       the share of misses that the floor allows: (1 - floor) x ``PART`` / number of tasks
     debt    misses of the class here (dropped, or late) less ``a`` per item, within -1..max(1, a x
-            ``PAID``): a miss after 1 / a items in time is free, and the longest debt is paid by
-            ``PAID`` items in time
+            ``PAID``): the lower bound is the credit of 1 / a items in time, which pays one miss;
+            ``PAID`` items in time pay the upper one
     m       share of about the last ``MEMORY`` items of the class that missed here
 
 the items of the class go ahead of those of other classes while debt > 0 and m < ``HOPELESS``. So
@@ -21,10 +21,10 @@ sends them harms only itself.
 from schemas.pipeline import Pipeline
 
 MEMORY = 100.0  # items
-# Items: a floor is a share of all queries, so a burst of misses must not lapse soon. It is bounded,
-# so that other classes do not pay long for an overload by the class alone.
+# Items that pay the longest debt: so many that the misses of a burst are made up for in the share
+# of all queries, and no more, as other classes wait meanwhile.
 PAID = 1000.0
-PART = 0.5  # for misses here; refused queries and late answers of egress count for a floor, too
+PART = 0.5  # of the misses that a floor allows; refusals and late answers of egress take the rest
 HOPELESS = 0.5
 WHOLE = 0.9  # of the class's SLO; a client stamps a deadline before ingress reads it
 

@@ -191,7 +191,7 @@ def certified(
 def drawn_arrivals(request: CertificateRequest) -> Recorded:
     """Return the arrivals, s from the start, with the sizes of the queries if they have some.
 
-    Raises ``ArrivalsError``, ``PipelineError``, ``PlanError`` and ``SizesError``.
+    Raises ``ArrivalsError``, ``PipelineError`` and ``SizesError``.
     """
     found = read_workload(request.arrivals)
     times = found.drawn(np.random.default_rng(request.seed))

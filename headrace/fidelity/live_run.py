@@ -154,9 +154,9 @@ def check_emulated(file: PipelineFile, dilate: float) -> None:
 
 
 def sized(file: PipelineFile, arrivals: Recorded, seed: int) -> Recorded:
-    """Return the arrivals with sizes: their own, or drawn from the file's where queries have some.
+    """Return the arrivals with sizes: their own, or those of ``drawn_sizes``.
 
-    Raises ``PlanError`` without sizes to draw from, and ``SizesError``.
+    Raises ``SizesError``.
     """
     if arrivals.sizes:
         return arrivals
