@@ -20,6 +20,7 @@ from math import inf, nextafter
 
 from msgspec.structs import replace
 
+from control.controller.departures import GONE_S
 from control.problem.plan_reasons import PlanReason, about_worker
 from control.rollout.placement import Member
 from schemas.effects import Heartbeat
@@ -243,7 +244,6 @@ class Membership:
         )
 
 
-SILENT_S = 3600.0  # a node without a report for longer is gone
 WINDOW_S = 30.0  # "recent" is one to two windows: clocks converge slowly
 DRIFT = 0.02  # seconds per second, between two clocks, each slewed by at most 1 %
 
@@ -259,7 +259,7 @@ class _Lags:
 
 
 class ReportAges:
-    """The current process of every node that has reported within ``SILENT_S``, and its smallest
+    """The current process of every node that has reported within ``GONE_S``, and its smallest
     lag."""
 
     __slots__ = ("_lags",)
@@ -319,5 +319,5 @@ class ReportAges:
         """Keep the lags of a new window; forget nodes that are gone."""
         self._lags.pop(name, None)
         self._lags[name] = lags
-        while now - (oldest := next(iter(self._lags.items())))[1].until_s > SILENT_S:
+        while now - (oldest := next(iter(self._lags.items())))[1].until_s > GONE_S:
             del self._lags[oldest[0]]
