@@ -24,6 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,12 +44,20 @@ KEPT_S = 60.0
 MOST = 4.0
 
 
+class StageBefore(NamedTuple):
+    """A worker and its setting, whose items become items of ``task``."""
+
+    worker: str
+    setting: str
+    task: str
+
+
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """The seconds that a worker's setting was planned to take for one query: ``whole_s`` on the
     whole device, ``most_s`` on the share that other tasks leave. ``owner``: the session of an own
-    device, else "". ``before``: the stages before it, each with its worker, its setting and the
-    next task."""
+    device, else "". ``before``: the stages before it; each has the workers of all sessions of this
+    setting."""
 
     owner: str
     variant: str
@@ -55,7 +65,7 @@ class StageSeconds:
     batched: bool
     whole_s: float
     most_s: float
-    before: tuple[tuple[str, str, str], ...] = ()
+    before: tuple[tuple[StageBefore, ...], ...] = ()
 
     def ran(self, batches: float, queries: float, took_s: float) -> Ran:
         """Return the batches of a number of queries with their planned seconds."""
@@ -154,10 +164,13 @@ class OperatorPaces:
     def _items_each(self, stage: StageSeconds) -> float:
         """Return the items of a query at a stage; 0: not known."""
         items = 1.0
-        for worker, setting, task in stage.before:
-            counts = self._deltas.counts(worker)
-            finished = counts.get(f"finished/{setting}", 0.0)
-            items *= counts.get(f"children/{setting}/{task}", 0.0) / finished if finished else 0.0
+        for stages in stage.before:
+            finished = children = 0.0
+            for worker, setting, task in stages:
+                counts = self._deltas.counts(worker)
+                finished += counts.get(f"finished/{setting}", 0.0)
+                children += counts.get(f"children/{setting}/{task}", 0.0)
+            items *= children / finished if finished else 0.0
         return items
 
     def forget_node(self, node: str) -> None:
@@ -226,10 +239,10 @@ def _stretch(quarters: int, batched: bool) -> float:
 
 def _before(
     task: str, at: Mapping[str, tuple[str, str]], parents: Mapping[str, str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield worker and setting of the stages before a task, each with the task that follows it."""
+) -> Iterator[tuple[StageBefore]]:
+    """Yield the stages before a task in a session's plan, the nearest first."""
     while parent := parents[task]:
-        yield *at[parent], task
+        yield (StageBefore(*at[parent], task),)
         task = parent
 
 
@@ -252,7 +265,8 @@ def _by_worker(
     reserved: Mapping[str, Mapping[str, int]],
     space: SessionSpace,
 ) -> dict[str, dict[str, StageSeconds]]:
-    """Return what the settings of plans take, by worker; sessions of one setting have the mean."""
+    """Return what the settings of plans take, by worker; sessions of one setting have the mean, and
+    the stages before of all of them."""
     batched = {stage.name: stage.batched for stage in space.space.stages}
     parents = {stage.name: stage.parent for stage in space.space.stages}
     alike: dict[tuple[str, str], list[StageSeconds]] = {}
@@ -276,5 +290,8 @@ def _by_worker(
     for (worker, setting), rows in alike.items():
         whole_s = sum(each.whole_s for each in rows) / len(rows)
         most_s = sum(each.most_s for each in rows) / len(rows)
-        found.setdefault(worker, {})[setting] = replace(rows[0], whole_s=whole_s, most_s=most_s)
+        levels = zip(*(each.before for each in rows), strict=True)
+        before = tuple(tuple(dict.fromkeys(chain.from_iterable(level))) for level in levels)
+        merged = replace(rows[0], whole_s=whole_s, most_s=most_s, before=before)
+        found.setdefault(worker, {})[setting] = merged
     return found

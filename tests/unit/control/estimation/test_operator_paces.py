@@ -55,11 +55,11 @@ def a_session(name: str, choice: SessionChoice = CHOICE) -> Session:
 
 class Workers:
     """Workers of two sessions, on a depot and two handhelds; tests run batches of one item. Plans
-    ``beside`` run, too."""
+    ``beside`` run, too. The session with the number ``asked`` has queries."""
 
     def __init__(
         self, choice: SessionChoice = CHOICE, items_each: int = 1, other: SessionChoice = CHOICE,
-        beside: Sequence[SessionPlan] = (),
+        beside: Sequence[SessionPlan] = (), asked: int = 0,
     ) -> None:  # fmt: skip
         self.paces = OperatorPaces(SPACE)
         self.sessions = {"cam": a_session("cam", choice), "pad": a_session("pad", other)}
@@ -71,7 +71,7 @@ class Workers:
         running = (*plans.values(), *beside)
         self.paces.serves(plans, running, self.sessions.__getitem__, 0.0)
         children = {f"finished/{SCAN}": 9.0, f"children/{SCAN}/read": 9.0 * items_each}
-        self.report("handheld-0-scan", children, 0.0)
+        self.report(f"handheld-{asked}-scan", children, 0.0)
 
     def report(self, worker: str, counts: Mapping[str, float], at_s: float) -> None:
         given = Report(
@@ -121,6 +121,13 @@ def test_a_query_of_two_items_is_profiled_with_both(
     workers.read(*[each_s] * 8)
     found = workers.paces.of("cam", 9.0)
     assert found.get(("read/v", "depot"), {}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_session_without_queries_does_not_hide_the_pace_of_a_shared_device(asked: int) -> None:
+    workers = Workers(items_each=2, asked=asked)
+    workers.read(*[0.02] * 8)
+    assert workers.paces.of("cam", 9.0)["read/v", "depot"] == pytest.approx(2.0)
 
 
 def test_without_counts_of_the_stage_before_there_is_no_pace() -> None:
