@@ -73,24 +73,34 @@ def killed_and_back(rig: Rig, name: str) -> float:
     return at_s
 
 
+def frozen(rig: Rig, name: str, what: str) -> None:
+    """Freeze a process for two seconds; its queries are served again and each ends once."""
+    rig.freeze(name)
+    rig.pass_time(2)
+    rig.thaw(name)
+    at_s = max(q.created_s for q in rig.answers)
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
+    each_ended_once(rig, f"{what} frozen for 2 s", at_s)
+
+
+def refused(rig: Rig, name: str, what: str) -> None:
+    """Start a process of the same name, which must end; the first one serves on."""
+    at_s = max(q.created_s for q in rig.answers)
+    assert rig.another(name) != 0
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
+    each_ended_once(rig, what, at_s)
+
+
 def test_a_killed_dispatcher_has_its_queue_again(rig: Rig) -> None:
     each_ended_once(rig, "dispatcher killed", killed_and_back(rig, "ingress-0"))
 
 
 def test_a_dispatcher_that_was_frozen_goes_on(rig: Rig) -> None:
-    rig.freeze("ingress-0")
-    rig.pass_time(2)
-    rig.thaw("ingress-0")
-    (at_s,) = [max(q.created_s for q in rig.answers)]
-    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
-    each_ended_once(rig, "dispatcher frozen for 2 s", at_s)
+    frozen(rig, "ingress-0", "dispatcher")
 
 
 def test_a_second_dispatcher_is_refused_and_the_first_serves_on(rig: Rig) -> None:
-    at_s = max(q.created_s for q in rig.answers)
-    assert rig.another("ingress-0") != 0
-    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
-    each_ended_once(rig, "second dispatcher", at_s)
+    refused(rig, "ingress-0", "second dispatcher")
 
 
 @pytest.mark.parametrize("device", ["gpu", "slow"])
@@ -106,12 +116,7 @@ def test_queries_of_a_killed_device_are_served_by_another_or_end(rig: Rig, devic
 
 
 def test_a_device_that_was_frozen_doubles_nothing(rig: Rig) -> None:
-    at_s = max(q.created_s for q in rig.answers)
-    rig.freeze("slow")
-    rig.pass_time(2)
-    rig.thaw("slow")
-    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
-    each_ended_once(rig, "device frozen for 2 s", at_s)
+    frozen(rig, "slow", "device")
 
 
 # ---------------------------------------------------------------------- of an inner task
@@ -136,16 +141,8 @@ def test_a_killed_inner_dispatcher_has_its_queue_again(inner: Rig) -> None:
 
 
 def test_an_inner_dispatcher_that_was_frozen_goes_on(inner: Rig) -> None:
-    inner.freeze(INNER)
-    inner.pass_time(2)
-    inner.thaw(INNER)
-    at_s = max(q.created_s for q in inner.answers)
-    inner.until(lambda: inner.answers.well_since(at_s), "good answers only")
-    each_ended_once(inner, "inner dispatcher frozen for 2 s", at_s)
+    frozen(inner, INNER, "inner dispatcher")
 
 
 def test_a_second_inner_dispatcher_is_refused_and_the_first_serves_on(inner: Rig) -> None:
-    at_s = max(q.created_s for q in inner.answers)
-    assert inner.another(INNER) != 0
-    inner.until(lambda: inner.answers.well_since(at_s), "good answers only")
-    each_ended_once(inner, "second inner dispatcher", at_s)
+    refused(inner, INNER, "second inner dispatcher")

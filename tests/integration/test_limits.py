@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig, Stuck
-from headrace.roles.workers.subprocess_operator import Isolated
+from headrace.roles.workers.subprocess_operator import STALLED_S, Isolated
 from operators.calls.user_frames import OperatorFailed
 from operators.join import MOST_CRASHES
 from operators.serving.fanout import reason_of
@@ -24,6 +24,7 @@ from operators.timed_batch import TimedBatch
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED, REFUSED, Answer
+from streams.live.executors import STUCK_S
 from tests.integration.rigs import under_load
 
 FOR_TESTS = "tests.integration.operators_for_tests"
@@ -39,15 +40,19 @@ HOARDED = r"echo/brittle used \d+ MB, its limit is 400 MB; its process was start
 DEATHS = {b"die": 7, b"fault": -signal.SIGSEGV, b"killed": -signal.SIGKILL}
 
 
+def isolated(
+    operator: str, batch_s: float = STUCK_S, stalled_s: float = STALLED_S, **limits: float
+) -> Isolated:
+    """Return a loaded operator with these limits, in a process of its own."""
+    variant = Variant(task="echo", name="brittle", operator=operator, **limits)  # type: ignore[arg-type]
+    found = Isolated(variant, Path(__file__), batch_s=batch_s, stalled_s=stalled_s)
+    found.load("cpu")
+    return found
+
+
 @pytest.fixture(scope="module")
 def operator() -> Isolated:
-    variant = Variant(
-        task="echo", name="brittle", operator=OPERATOR, time_limit_s=0.5,
-        memory_limit_bytes=400_000_000,
-    )  # fmt: skip
-    isolated = Isolated(variant, Path(__file__))
-    isolated.load("cpu")
-    return isolated
+    return isolated(OPERATOR, time_limit_s=0.5, memory_limit_bytes=400_000_000)
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
@@ -68,11 +73,7 @@ def test_a_process_that_ended_between_two_batches_is_replaced(operator: Isolated
 
 
 def test_a_new_process_is_told_the_time_that_its_start_has_left() -> None:
-    variant = Variant(
-        task="echo", name="patient", operator=f"{FOR_TESTS}:Patient", time_limit_s=1.0
-    )
-    operator = Isolated(variant, Path(__file__))
-    operator.load("cpu")
+    operator = isolated(f"{FOR_TESTS}:Patient", time_limit_s=1.0)
     assert operator._process is not None
     operator._process.kill()
     operator._process.join()
@@ -82,12 +83,7 @@ def test_a_new_process_is_told_the_time_that_its_start_has_left() -> None:
 
 @pytest.fixture(scope="module")
 def careless() -> Isolated:
-    variant = Variant(
-        task="echo", name="careless", operator=f"{FOR_TESTS}:Careless", time_limit_s=2.0
-    )
-    isolated = Isolated(variant, Path(__file__))
-    isolated.load("cpu")
-    return isolated
+    return isolated(f"{FOR_TESTS}:Careless", time_limit_s=2.0)
 
 
 def test_a_batch_gets_its_own_outputs_after_an_operator_has_forked(careless: Isolated) -> None:
@@ -124,11 +120,7 @@ def test_processes_that_an_operator_started_end_with_its_own(careless: Isolated)
 
 @pytest.mark.thorough
 def test_a_process_that_takes_no_batch_is_replaced() -> None:
-    variant = Variant(
-        task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000
-    )
-    operator = Isolated(variant, Path(__file__), batch_s=0.5, stalled_s=0.5)
-    operator.load("cpu")
+    operator = isolated(OPERATOR, batch_s=0.5, stalled_s=0.5, memory_limit_bytes=400_000_000)
     assert operator._process is not None
     assert operator._process.pid is not None
     os.kill(operator._process.pid, signal.SIGSTOP)
@@ -157,22 +149,14 @@ def test_a_process_whose_worker_dies_as_it_starts_ends_too() -> None:
 
 @pytest.mark.thorough
 def test_memory_beyond_the_limit_ends_the_process() -> None:
-    variant = Variant(
-        task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000
-    )
-    operator = Isolated(variant, Path(__file__))
-    operator.load("cpu")
+    operator = isolated(OPERATOR, memory_limit_bytes=400_000_000)
     with pytest.raises(OperatorFailed, match=HOARDED):
         operator.predict([b"hoard"])
     assert operator.predict([b"b"]) == [b"b"]
 
 
 def test_without_a_time_limit_a_batch_that_hangs_ends_its_process_only() -> None:
-    variant = Variant(
-        task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000
-    )
-    operator = Isolated(variant, Path(__file__), batch_s=0.5)
-    operator.load("cpu")
+    operator = isolated(OPERATOR, batch_s=0.5, memory_limit_bytes=400_000_000)
     with pytest.raises(OperatorFailed, match=r"took longer than its limit of 0\.5 s"):
         operator.predict([b"hang"])
     assert operator.predict([b"b"]) == [b"b"]

@@ -106,10 +106,21 @@ def test_a_device_that_became_slower_shows_after_thirty_batches() -> None:
     assert workers.paces.extra_s(workers.sessions["cam"], 6.0) == pytest.approx(0.006)
 
 
-def test_operators_that_keep_to_their_profile_have_no_pace() -> None:
-    workers = Workers()
-    workers.read(*[0.0205] * 8)
-    assert workers.paces.of("cam", 9.0) == {}
+@pytest.mark.parametrize(
+    ("items_each", "each_s", "batches"),
+    [
+        (1, [0.0205] * 8, 5),  # as profiled
+        (0, [0.04] * 8, 5),  # without counts of the stage before
+        (1, [*[0.02] * 20, 1.0, *[0.02] * 19], 1),  # a stall: one batch took a second
+        (1, [*[0.04] * 10, *[0.02] * 30], 5),  # a slow device that has recovered
+    ],
+)
+def test_a_device_that_is_not_slower_for_long_has_no_pace(
+    items_each: int, each_s: list[float], batches: int
+) -> None:
+    workers = Workers(items_each=items_each)
+    workers.read(*each_s, batches=batches)
+    assert workers.paces.of("cam", len(each_s) + 1.0) == {}
 
 
 @pytest.mark.parametrize(("each_s", "expected"), [(0.01, {}), (0.013, 1.3), (0.02, 2.0)])
@@ -130,29 +141,10 @@ def test_a_session_without_queries_does_not_hide_the_pace_of_a_shared_device(ask
     assert workers.paces.of("cam", 9.0)["read/v", "depot"] == pytest.approx(2.0)
 
 
-def test_without_counts_of_the_stage_before_there_is_no_pace() -> None:
-    workers = Workers(items_each=0)
-    workers.read(*[0.04] * 8)
-    assert workers.paces.of("cam", 9.0) == {}
-
-
 def test_a_faster_device_shows_too() -> None:
     workers = Workers()
     workers.read(*[0.01] * 8)
     assert pace_of(workers.paces.of("cam", 9.0), "read/w", "depot") == pytest.approx(0.5)
-
-
-def test_a_stall_is_no_slow_device() -> None:
-    """A report of one batch that took a second, among 39 as profiled."""
-    workers = Workers()
-    workers.read(*[0.02] * 20, 1.0, *[0.02] * 19, batches=1)
-    assert workers.paces.of("cam", 50.0) == {}
-
-
-def test_a_device_that_recovers_is_as_profiled_again() -> None:
-    workers = Workers()
-    workers.read(*[0.04] * 10, *[0.02] * 30)
-    assert workers.paces.of("cam", 50.0) == {}
 
 
 def test_a_pace_is_forgotten() -> None:

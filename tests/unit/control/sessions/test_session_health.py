@@ -1,6 +1,7 @@
 """When late queries make a session need another plan."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -27,10 +28,16 @@ def reported(at_s: float, **counts: float) -> Report:
     )  # fmt: skip
 
 
+def serving(**space: Any) -> SessionHealth:
+    """Return the health of a session that serves since 0."""
+    health = SessionHealth(replace(a_space(), **space), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    return health
+
+
 def seen(truth: Truth, labels: int, answered: float) -> SessionHealth:
     """Return the health of a session after five seconds of 20 queries a second."""
-    health = SessionHealth(replace(a_space(), truth=truth), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving(truth=truth)
     health.take(reported(0.0), 0.0)
     for second in range(1, 6):
         ended = 20.0 * second
@@ -68,8 +75,7 @@ def test_late_queries_of_the_past_raise_none() -> None:
 
 
 def test_egress_counts_from_before_the_control_app_started_are_ignored() -> None:
-    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving(truth=Truth.REFERENCE)
     health.take(reported(0.2, answered=1_000.0, late=9_000.0), 0.2)
     assert health.alarm(CAM, 0.2) is None
     health.take(reported(0.4, answered=1_000.0, late=9_050.0), 0.4)
@@ -106,16 +112,14 @@ def test_plan_certainly_more_accurate_than_the_inaccurate_one_helps() -> None:
 
 
 def test_a_session_with_queries_is_not_idle_whatever_the_clock_of_egress_says() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     for second in range(100):
         health.take(reported(second - 3600.0, answered=float(min(second, 50))), float(second))
         assert health.idle(30.0, float(second)) == (("cam",) if second >= 80 else ())
 
 
 def test_a_session_is_not_idle_while_egress_is_silent() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     health.take(reported(0.0), 0.0)
     assert health.idle(30.0, 60.0) == ()
     for second in range(60, 100):
@@ -124,8 +128,7 @@ def test_a_session_is_not_idle_while_egress_is_silent() -> None:
 
 
 def test_an_egress_that_is_gone_keeps_no_session_open() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     health.take(structs.replace(reported(0.0), node="egress-1"), 0.0)
     for second in range(40):
         health.take(reported(float(second)), float(second))
@@ -135,8 +138,7 @@ def test_an_egress_that_is_gone_keeps_no_session_open() -> None:
 
 
 def test_answers_without_bytes_over_a_slow_link_raise_no_alarm() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     for second in range(3):
         hop = {"records": 4.0 * second, "bytes": 0.0, "busy_s": 2.0 * second}
         counts = {f"hop/cam/handheld>cloud/{what}": count for what, count in hop.items()}
@@ -156,8 +158,7 @@ def test_counts_that_a_node_dropped_between_two_reports_begin_anew() -> None:
 
 def alarms_of_late_queries(*times_s: float) -> list[bool]:
     """Return, for times at which 50 queries were late, whether each raised an alarm."""
-    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving(truth=Truth.REFERENCE)
     health.take(reported(0.0), 0.0)
     found = []
     for number, at_s in enumerate(times_s, start=1):
@@ -188,8 +189,7 @@ def test_counts_of_sessions_that_do_not_serve_are_ignored() -> None:
 
 
 def test_labels_that_are_all_wrong_raise_the_alarm() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     health.take(reported(0.0), 0.0)
     health.take(reported(1.0, labels=40.0), 1.0)  # a count of nothing is not reported
     alarm = health.alarm(CAM, 1.0)
@@ -233,8 +233,7 @@ def test_a_session_that_is_replanned_by_a_command_begins_anew() -> None:
 
 
 def test_a_node_that_is_gone_and_comes_back_is_counted_from_its_next_report_on() -> None:
-    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving(truth=Truth.REFERENCE)
     health.take(reported(0.0), 0.0)
     health.forget_node("egress")
     health.take(reported(1.0, late=50.0), 1.0)
@@ -242,8 +241,7 @@ def test_a_node_that_is_gone_and_comes_back_is_counted_from_its_next_report_on()
 
 
 def test_only_the_silence_of_an_egress_keeps_sessions_from_being_idle() -> None:
-    health = SessionHealth(a_space(), drain_s=1.0)
-    health.serves({"cam": PLAN}, 0.0)
+    health = serving()
     health.take(structs.replace(reported(0.0), node="scorer", role="scorer"), 0.0)
     for second in range(31):
         health.take(reported(float(second)), float(second))

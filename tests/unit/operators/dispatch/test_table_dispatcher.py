@@ -3,6 +3,7 @@ around it."""
 
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,13 @@ def a_dispatcher(
     return found
 
 
+def dispatching(*workers: str, **options: Any) -> TableDispatcher:
+    """Return a dispatcher under a plan with these workers."""
+    dispatcher = a_dispatcher(**options)
+    dispatcher.change(a_plan_for(*workers), 0.0)
+    return dispatcher
+
+
 def a_plan_for(*workers: str, policy: str = POLICY, epoch: int = 1) -> Plan:
     leases = [
         Lease(
@@ -111,6 +119,11 @@ def completion(
     )  # fmt: skip
 
 
+def wait(dispatcher: TableDispatcher, queries: int) -> None:
+    for offset in range(queries):
+        dispatcher.add(work(offset))
+
+
 def sent(dispatcher: TableDispatcher, now: float) -> list[tuple[int, int, str, int]]:
     """Return the offset, slot, variant and followers of each query that is sent now."""
     picks, _ = dispatcher.decide(now)
@@ -118,8 +131,7 @@ def sent(dispatcher: TableDispatcher, now: float) -> list[tuple[int, int, str, i
 
 
 def test_a_free_worker_gets_the_batch_of_the_tables_as_a_run() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_plan_for("a", "b"), 0.0)
+    dispatcher = dispatching("a", "b")
     dispatcher.add(work(0))
     assert sent(dispatcher, 0.0) == [(0, 0, "w", 0)]
     for offset in (1, 2, 3, 4, 5):
@@ -129,10 +141,8 @@ def test_a_free_worker_gets_the_batch_of_the_tables_as_a_run() -> None:
 
 
 def test_a_worker_is_free_again_when_the_last_query_of_its_batch_has_ended() -> None:
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
-    for offset in range(4):
-        dispatcher.add(work(offset))
+    dispatcher = dispatching("a", lead=0.0)
+    wait(dispatcher, 4)
     assert [each[0] for each in sent(dispatcher, 0.0)] == [0, 1, 2]
     dispatcher.completed(completion(0, 0, 0.0, outcome=DROPPED), 0.0)
     dispatcher.completed(completion(1, 0, 0.02), 0.02)
@@ -142,10 +152,8 @@ def test_a_worker_is_free_again_when_the_last_query_of_its_batch_has_ended() -> 
 
 
 def test_a_worker_that_is_free_within_the_lead_gets_one_batch_ahead() -> None:
-    dispatcher = a_dispatcher(lead=0.01)
-    dispatcher.change(a_plan_for("a"), 0.0)
-    for offset in range(9):
-        dispatcher.add(work(offset))
+    dispatcher = dispatching("a", lead=0.01)
+    wait(dispatcher, 9)
     assert len(sent(dispatcher, 0.0)) == 3
     assert sent(dispatcher, 0.01) == []
     assert dispatcher.next_s(0.01) == pytest.approx(0.02)
@@ -154,8 +162,7 @@ def test_a_worker_that_is_free_within_the_lead_gets_one_batch_ahead() -> None:
 
 
 def test_a_batch_sent_ahead_begins_when_the_worker_is_free_and_the_batch_is_there() -> None:
-    dispatcher = a_dispatcher(selection=None, round_trip_s=0.004)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", selection=None, round_trip_s=0.004)
     dispatcher.add(work(0))
     assert len(sent(dispatcher, 0.0)) == 1  # one hop, 10 ms
     dispatcher.add(work(1))
@@ -167,8 +174,7 @@ def test_a_batch_sent_ahead_begins_when_the_worker_is_free_and_the_batch_is_ther
 
 
 def test_a_batch_sent_ahead_has_the_time_that_its_hop_takes_beside_the_one_before() -> None:
-    dispatcher = a_dispatcher(round_trip_s=0.02)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", round_trip_s=0.02)
     dispatcher.add(work(0))
     assert sent(dispatcher, 0.0) == [(0, 0, "w", 0)]  # it arrives at 0.01 and ends at 0.05
     # From 0.05, with 10 ms for the hop of its answer, it has 102 ms; its own hop passes before.
@@ -186,22 +192,18 @@ def test_the_leases_batch_replaces_one_that_would_be_late() -> None:
         )
     )  # fmt: skip
     dispatcher.change(a_plan_for("a"), 0.0)
-    for offset in range(5):
-        dispatcher.add(work(offset))
+    wait(dispatcher, 5)
     assert [each[2:] for each in sent(dispatcher, 0.13)] == [("v", 3), ("v", 2), ("v", 1), ("v", 0)]
 
 
 def test_until_there_are_tables_the_leases_batch_is_sent() -> None:
-    dispatcher = a_dispatcher(selection=None)
-    dispatcher.change(a_plan_for("a"), 0.0)
-    for offset in range(5):
-        dispatcher.add(work(offset))
+    dispatcher = dispatching("a", selection=None)
+    wait(dispatcher, 5)
     assert [each[2] for each in sent(dispatcher, 0.0)] == ["v"] * 4
 
 
 def test_a_query_that_no_worker_can_finish_in_time_is_given_up() -> None:
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", lead=0.0)
     dispatcher.add(work(0))
     dispatcher.add(work(1, created_s=0.1))
     assert len(sent(dispatcher, 0.1)) == 2  # still in time
@@ -214,16 +216,14 @@ def test_a_query_that_no_worker_can_finish_in_time_is_given_up() -> None:
 
 
 def test_a_tighter_deadline_goes_first() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a")
     for offset, slo_s in enumerate([0.2, 0.2, 0.2, 0.15]):
         dispatcher.add(work(offset, slo_s=slo_s))
     assert [each[0] for each in sent(dispatcher, 0.0)] == [3, 0, 1]
 
 
 def test_waiting_queries_move_to_a_new_policy() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_plan_for(), 0.0)
+    dispatcher = dispatching()
     dispatcher.add(work(0))
     assert sent(dispatcher, 0.0) == []
     assert dispatcher.active
@@ -236,18 +236,15 @@ def test_waiting_queries_move_to_a_new_policy() -> None:
 def test_two_ingresses_have_their_own_workers() -> None:
     found = []
     for index in (0, 1):
-        dispatcher = a_dispatcher(Part(index, 2))
-        dispatcher.change(a_plan_for("a", "b", "c"), 0.0)
-        for offset in range(9):
-            dispatcher.add(work(offset))
+        dispatcher = dispatching("a", "b", "c", part=Part(index, 2))
+        wait(dispatcher, 9)
         found.append({each[1] for each in sent(dispatcher, 0.0)})
     assert found[0] | found[1] == {0, 1, 2}
     assert [len(each) for each in found] == [2, 1]
 
 
 def test_batches_in_flight_move_with_their_slots() -> None:
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", lead=0.0)
     dispatcher.add(work(0))
     assert sent(dispatcher, 0.0) == [(0, 0, "w", 0)]
     dispatcher.change(a_plan_for("b", epoch=2), 0.0)  # it owns the slot now
@@ -258,8 +255,7 @@ def test_batches_in_flight_move_with_their_slots() -> None:
 
 
 def test_a_lost_workers_batch_is_forgotten_after_its_deadline_and_grace() -> None:
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", lead=0.0)
     dispatcher.add(work(0))
     assert len(sent(dispatcher, 0.0)) == 1
     dispatcher.add(work(1, created_s=0.3))
@@ -272,8 +268,7 @@ def test_a_lost_workers_batch_is_forgotten_after_its_deadline_and_grace() -> Non
 def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment(
     workers: tuple[str, ...],
 ) -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a")
     for offset in range(40):  # more than the worker may hold, and it never answers
         dispatcher.add(work(offset))
     dispatcher.decide(0.0)
@@ -286,8 +281,7 @@ def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment(
 
 
 def test_workers_that_were_slow_for_a_while_are_tried_again() -> None:
-    dispatcher = a_dispatcher()
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a")
     ran = []
     for number in range(200):
         now = number / 2.0
@@ -301,8 +295,7 @@ def test_workers_that_were_slow_for_a_while_are_tried_again() -> None:
 
 
 def test_a_slow_worker_gets_less_at_a_time() -> None:
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", lead=0.0)
     for offset in range(40):
         now = float(offset)
         dispatcher.add(work(offset, created_s=now))
@@ -314,8 +307,7 @@ def test_a_slow_worker_gets_less_at_a_time() -> None:
 
 def test_a_batch_whose_last_query_fails_teaches_no_latency() -> None:
     """It took as long as it took to fail; the worker then counted as too slow for any query."""
-    dispatcher = a_dispatcher(lead=0.0)
-    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher = dispatching("a", lead=0.0)
     for number in range(40):
         now, first = float(number), 2 * number
         for offset in (first, first + 1):

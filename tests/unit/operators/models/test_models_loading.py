@@ -113,31 +113,23 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("name", "arguments", "sentence"),
     [
-        ({"facto": 2}, "required argument: 'factor'; it has no 'facto'; did you mean 'factor'?"),
-        ({"factor": 1, "ofset": 2}, "unexpected keyword argument 'ofset'; did you mean 'offset'?"),
-        ({}, "missing a required argument: 'factor'; it takes factor, offset"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, int], sentence: str) -> None:
-    with pytest.raises(BadArguments, match=sentence):
-        load_operator(a_variant("zoo.animals:Doubler", **arguments))
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "sentence"),
-    [
+        ("Doubler", {"facto": 2},
+         "required argument: 'factor'; it has no 'facto'; did you mean 'factor'?"),
+        ("Doubler", {"factor": 1, "ofset": 2},
+         "unexpected keyword argument 'ofset'; did you mean 'offset'?"),
+        ("Doubler", {}, "missing a required argument: 'factor'; it takes factor, offset"),
         ("shout", {"mrk": "!"}, "unexpected keyword argument 'mrk'; did you mean 'mark'?"),
         ("shout", {"batch": 1}, "multiple values for argument 'batch'"),
         ("nothing", {}, "too many positional arguments"),
     ],
-)
-def test_arguments_that_do_not_fit_a_function_are_refused(
-    function: str, arguments: dict[str, Any], sentence: str
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_refused(
+    name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(BadArguments, match=sentence):
-        load_operator(a_variant(f"zoo.animals:{function}", **arguments))
+        load_operator(a_variant(f"zoo.animals:{name}", **arguments))
 
 
 @pytest.mark.parametrize(
