@@ -10,6 +10,7 @@ after the other, and with one model that runs both stages.
 import base64
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -25,7 +26,6 @@ from pathlib import Path
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from benchmarks.peers.connections import Call, http, kafka, rpc
-from benchmarks.peers.environments import FOLDER, environment
 from benchmarks.peers.open_loop import SERVED
 from benchmarks.peers.processes import Tree, server
 from benchmarks.peers.workloads import POSTCODE, Workload
@@ -34,7 +34,9 @@ from headrace.broker.local_broker import borrow
 from headrace.gateway.protocol.descriptors import SERVICE, message_classes, pool
 from headrace.processes import THREADS
 
-APPS = Path(__file__).parent / "apps"
+HERE = Path(__file__).parent
+APPS = HERE / "apps"
+FOLDER = ROOT / "build" / "peers"  # of the peers' environments
 RAY_HTTP, RAY_GRPC = 25_100, 25_200  # of the first replica that takes requests
 GATEWAY_HTTP, GATEWAY_GRPC = 25_020, 25_021
 MLSERVER_HTTP, MLSERVER_GRPC = 25_030, 25_031
@@ -42,6 +44,21 @@ PYTHONPATH = os.pathsep.join(map(str, (ROOT, POSTCODE)))
 M = message_classes(pool())
 
 Calling = Callable[[], AbstractAsyncContextManager[Call]]
+
+
+def environment(name: str) -> Path:
+    """Return the folder of programs of a peer's environment, whose requirements differ from ours;
+    make it first if it is out of date. ``requirements-NAME.txt`` pins every package."""
+    folder, wanted = FOLDER / name, HERE / f"requirements-{name}.txt"
+    stamp = folder / "requirements.txt"
+    if not stamp.is_file() or stamp.read_text() != wanted.read_text():
+        uv = (sys.executable, "-m", "uv")
+        made = ("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
+        subprocess.run([*uv, *made], check=True)
+        install = ("pip", "install", "--quiet", "--python", str(folder / "bin" / "python"))
+        subprocess.run([*uv, *install, "-r", str(wanted)], check=True)
+        stamp.write_text(wanted.read_text())
+    return folder / "bin"
 
 
 @dataclass(frozen=True, slots=True)

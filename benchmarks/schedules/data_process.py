@@ -56,7 +56,6 @@ class DataProcess:
         self._observer, self._ended = observer, ended
         self._clock = SteadyClock(self.wall, lambda: agenda.now)
         self._frozen = False
-        self._turning = False
         self._wake_s = float("inf")
         self._live: Live | None = None
         self._inbox = QueuedInbox()

@@ -22,8 +22,7 @@ class _Entry:
 
 
 class PrefixCache:
-    """A cache of at most ``most_bytes``, with its statistics ``seconds_saved``, ``hits`` and
-    ``peak_bytes``."""
+    """A cache of at most ``most_bytes``."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -33,9 +32,6 @@ class PrefixCache:
         self._floor = 0.0
         self._uses = 0
         self.bytes = 0
-        self.peak_bytes = 0
-        self.hits = 0
-        self.seconds_saved = 0.0
 
     def get(self, key: Hashable) -> tuple[Any, float] | None:
         """Return the output and the seconds of computing it; None on a miss."""
@@ -43,8 +39,6 @@ class PrefixCache:
         if entry is None:
             return None
         entry.rank = self._rank(entry.seconds, entry.size)
-        self.hits += 1
-        self.seconds_saved += entry.seconds
         return entry.value, entry.seconds
 
     def put(self, key: Hashable, value: Any, seconds: float, size: int) -> None:
@@ -65,7 +59,6 @@ class PrefixCache:
         self._entries[key] = _Entry(value, seconds, size, rank)
         heapq.heappush(self._order, (rank, key))
         self.bytes += size
-        self.peak_bytes = max(self.peak_bytes, self.bytes)
 
     def __len__(self) -> int:
         return len(self._entries)
