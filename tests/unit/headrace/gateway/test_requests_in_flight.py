@@ -191,23 +191,20 @@ async def test_the_end_of_a_query_is_counted_once_its_requests_have_the_answer()
     assert order == ["answered", "counted"]
 
 
-def test_answers_are_decoded_in_the_reading_thread_which_may_wait_for_a_registry() -> None:
+async def test_answers_are_decoded_in_the_reading_thread_which_may_wait_for_a_registry() -> None:
     threads: list[int] = []
 
     def read(value: bytes) -> Answer:
         threads.append(threading.get_ident())
         return read_answer(value)
 
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        watch = ResultWatch(loop)
-        open_ = RequestsInFlight(loop, read, watch)
-        open_.add("a", LONG_S)
-        waiter = open_.waiter("a")
-        with watch.of("theirs") as coming:
-            await asyncio.to_thread(open_.take, answered("a", "theirs"))
-            assert [await waiter, await coming] == [an_answer("a"), an_answer("theirs")]
-
-    asyncio.run(play())
+    loop = asyncio.get_running_loop()
+    watch = ResultWatch(loop)
+    open_ = RequestsInFlight(loop, read, watch)
+    open_.add("a", LONG_S)
+    waiter = open_.waiter("a")
+    with watch.of("theirs") as coming:
+        await asyncio.to_thread(open_.take, answered("a", "theirs"))
+        assert [await waiter, await coming] == [an_answer("a"), an_answer("theirs")]
     assert len(threads) == 2
     assert threading.get_ident() not in threads

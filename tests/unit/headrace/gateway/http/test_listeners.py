@@ -135,28 +135,25 @@ async def test_handshakes_count_as_connections_and_end_after_their_time(pem: Pat
             writer.close()
 
 
-def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counted_on(
+async def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counted_on(
     pem: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        served = Certificates(Tls(certificate=pem, key=pem))
-        async with listening(replace(LIMITS, connections=1), served) as (listener, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /v2 HTTP/1.1\r\n\r\n")  # no TLS
-            await reader.read()
+    served = Certificates(Tls(certificate=pem, key=pem))
+    async with listening(replace(LIMITS, connections=1), served) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /v2 HTTP/1.1\r\n\r\n")  # no TLS
+        await reader.read()
+        writer.close()
+        await until(lambda: listener.open == 0)
+        trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
+            assert listener.open == 1
+            writer.write(GET)
+            await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(len(LARGE)) == LARGE
             writer.close()
             await until(lambda: listener.open == 0)
-            trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
-            for _ in range(2):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
-                assert listener.open == 1
-                writer.write(GET)
-                await reader.readuntil(b"\r\n\r\n")
-                assert await reader.readexactly(len(LARGE)) == LARGE
-                writer.close()
-                await until(lambda: listener.open == 0)
-
-    asyncio.run(play())
     assert not caplog.records
 
 
@@ -207,20 +204,17 @@ async def test_connection_beyond_the_limit_gets_a_retry_after() -> None:
         writer.close()
 
 
-def test_a_handshake_that_outlasts_the_port_ends_the_connection(
+async def test_a_handshake_that_outlasts_the_port_ends_the_connection(
     pem: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        served = Certificates(Tls(certificate=pem, key=pem))
-        trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
-        async with listening(LIMITS, served) as (listener, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            await until(lambda: listener.open == 1)
-            await listener.close()
-            await writer.start_tls(trusted, server_hostname="127.0.0.1")
-            assert await reader.read() == b""
-            writer.close()
-            assert listener.open == 0
-
-    asyncio.run(play())
+    served = Certificates(Tls(certificate=pem, key=pem))
+    trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+    async with listening(LIMITS, served) as (listener, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: listener.open == 1)
+        await listener.close()
+        await writer.start_tls(trusted, server_hostname="127.0.0.1")
+        assert await reader.read() == b""
+        writer.close()
+        assert listener.open == 0
     assert not caplog.records
