@@ -41,10 +41,6 @@ class Seen:
             self.sent += [(now, slot, follow) for slot, follow in works]
 
 
-def played(folder: Path, policy: str, rate: float, seed: int = 0, **changes: object) -> Ended:
-    return watched(folder, policy, rate, seed, **changes)[0]
-
-
 def watched(
     folder: Path, policy: str, rate: float, seed: int = 0, **changes: object
 ) -> tuple[Ended, Seen]:
@@ -79,7 +75,7 @@ def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
 
 @pytest.mark.thorough
 def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
-    one, two = (played(tmp_path, "ramsis", 200.0, seed=3) for _ in range(2))
+    one, two = (watched(tmp_path, "ramsis", 200.0, seed=3)[0] for _ in range(2))
     assert (one.metrics.counts, one.events) == (two.metrics.counts, two.events)
 
 

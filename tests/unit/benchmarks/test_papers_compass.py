@@ -1,6 +1,7 @@
 """The Compass benchmark's files: valid pipelines, searchable recordings, solvable instances."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> No
                 rows.append(searched(query, ours, past, rule, method)[0])
             rows += [run_baseline(method, query).row(method) for method in BASELINES]
         assert {row.app for row in rows[-9:]} == {name}
-    renamed = [*rows, *(type(row)(**{**_fields(row), "app": "DVC"}) for row in rows[:27])]
+    renamed = [*rows, *(replace(row, app="DVC") for row in rows[:27])]
     text = page(renamed, list(scheduling.rows([40], 1)))
     assert "Every figure here is modelled" in text
     assert "| goodput | 40 | compass | " in text
@@ -182,10 +183,6 @@ def test_page_tells_where_an_interval_reaches_below_a_required_factor() -> None:
         "4.0 to 9.0) met by the mean only |", "4.0 to 9.0) |",
         "4.0 to 9.0) **missed** |", "4.0 to 9.0) |",
     ]  # fmt: skip
-
-
-def _fields(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__slots__}
 
 
 def test_equal_seeds_draw_equal_queries(data: Path) -> None:

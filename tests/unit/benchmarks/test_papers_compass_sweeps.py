@@ -168,13 +168,10 @@ def test_page_says_that_a_bootstrap_over_three_seeds_is_no_95_percent_interval()
         for sweep in ("load", "searches")
         for seed in range(3)
     ]
-    load, _, searches_ = page([*rows[:3], *_with_shares(rows[3:])], 12).partition("## Committees")
+    shared = [replace(row, app="SR", figures={"profiling": 0.5}) for row in rows[3:]]
+    load, _, searches_ = page([*rows[:3], *shared], 12).partition("## Committees")
     assert "Seeds: 3 (20 required). **The intervals of the factors cover" in load
     assert "cover some" not in searches_
-
-
-def _with_shares(rows: list[Row]) -> list[Row]:
-    return [replace(row, app="SR", figures={"profiling": 0.5}) for row in rows]
 
 
 def test_page_reports_a_component_that_gains_less_than_the_papers_claim() -> None:

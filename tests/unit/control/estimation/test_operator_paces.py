@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from control.estimation.operator_paces import (
     KEPT_S,
@@ -234,9 +233,8 @@ def test_extra_seconds_are_the_difference_of_composed_latencies(
     memory = model_bytes(SPACE)
     was = session_deployment(SPACE.with_paces(before), memory)
     now = session_deployment(SPACE.with_paces(after), memory)
-    latency = [
-        each.latency(*_rows(seconds), [configuration])[0] for each in (was, now)
-    ]  # of every placement
+    ran = np.array([seconds]), np.zeros((1, 3)), [configuration]
+    latency = [each.latency(*ran)[0] for each in (was, now)]  # of every placement
     space = SPACE.space
     for placement in range(space.placement_count):
         tiers = space.placed(placement)
@@ -254,10 +252,6 @@ def test_extra_seconds_are_the_difference_of_composed_latencies(
         )  # fmt: skip
         more = latency[1][placement] - latency[0][placement]
         assert extra_s(SPACE, choice, after) == pytest.approx(more, abs=1e-9)
-
-
-def _rows(seconds: list[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return np.array([seconds]), np.zeros((1, 3))
 
 
 def test_a_plan_is_priced_with_paces_and_keeps_its_profiled_seconds() -> None:

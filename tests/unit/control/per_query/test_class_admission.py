@@ -27,10 +27,6 @@ def admitted(
     return {name: found[name] / SECONDS for name in arriving}
 
 
-def _times(gaps: list[tuple[float, str]]) -> list[float]:
-    return [float(at) for at in np.cumsum([gap for gap, _ in gaps])]
-
-
 def test_admitted_shares_follow_the_weights_in_overload() -> None:
     shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
@@ -81,7 +77,8 @@ def test_a_class_that_sends_less_than_its_share_is_admitted(
     )
     admission.change(rate, rate * 0.3, 0.0)
     every_s = 1.001 * (3.5 + weight) / weight / rate
-    others = [(at, name) for at, (_, name) in zip(_times(gaps), gaps, strict=True)]
+    times = np.cumsum([gap for gap, _ in gaps])
+    others = [(float(at), name) for at, (_, name) in zip(times, gaps, strict=True)]
     until_s = others[-1][0] if others else 0.0
     mine = [(quiet_s + k * every_s, "mine") for k in range(50) if quiet_s + k * every_s <= until_s]
     storm = [(at + k / 1000, name) for at, name in others for k in range(20)]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from control.problem.problem import Replicas
 from control.rollout.cold_start import PART, SOONER_S, InterimVariants, with_interims
 from control.rollout.placement import Member
-from profiles.measurements import Entry
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease
@@ -30,7 +29,9 @@ def the_interims(
     entries = [
         an_entry("locate", "net", 100.0, 0.9, fan_out=5.0),
         *(
-            _heavy(replace(an_entry("read", name, rates[name], 0.9), load_s=loads_s[name]))
+            replace(
+                an_entry("read", name, rates[name], 0.9), load_s=loads_s[name], memory_bytes=100
+            )
             for name in ("forest", "vit")
         ),
     ]
@@ -38,10 +39,6 @@ def the_interims(
         pipeline=pipeline or a_pipeline(), policy=POLICY, memory=memory,
         profile=ProfileTable("postcode", tuple(entries)),
     )  # fmt: skip
-
-
-def _heavy(entry: Entry) -> Entry:
-    return replace(entry, memory_bytes=100)
 
 
 def a_post(key: str, batch: int = 4) -> Replicas:

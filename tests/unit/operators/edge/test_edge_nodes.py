@@ -36,10 +36,6 @@ def the_nodes() -> dict[str, Node]:
     return edge_nodes(ingress, "ingress", places, {SCAN: worker}, pipeline, "cam")
 
 
-def a_drain() -> Event:
-    return Arrived(Command(id="", pipeline="p", action="drain", arguments={}), COMMANDS, 0, -1, 1.0)
-
-
 def a_session_plan() -> Event:
     plan = a_plan(
         [a_lease(SCAN, "scan", slots=(0,))], settings=Settings(policy="compass", slo_s=1.0)
@@ -67,6 +63,8 @@ def test_work_in_memory_keeps_the_values_that_it_was_handed_over_with() -> None:
 def test_an_ingress_that_has_read_nothing_leaves_at_once() -> None:
     ingress = the_nodes()["ingress"]
     assert of_the_input([*ingress.handle(a_session_plan(), 0.0)]) == [Assign(QUERIES, PARTITIONS)]
-    assert of_the_input([*ingress.handle(a_drain(), 1.0)]) == [
+    drain = Command(id="", pipeline="p", action="drain", arguments={})
+    effects = ingress.handle(Arrived(drain, COMMANDS, 0, -1, 1.0), 1.0)
+    assert of_the_input([*effects]) == [
         Assign(QUERIES, paused=PARTITIONS), Assign(QUERIES, ()),
     ]  # fmt: skip

@@ -84,15 +84,12 @@ def served(asked: Asked, pipeline: Pipeline = PIPELINE) -> MemoryTransport:
     )
     for name in ("w0", "w1", "w2"):
         live.attach(name, small_hands(live, name, 0, clock))
-    inbox.feed(live, [fed_plan(), *sorted(map(fed_query, range(len(asked)), asked))])
+    plan = (0.0, physical("", PLANS), encode(PLAN), 0, ())
+    inbox.feed(live, [plan, *sorted(map(fed_query, range(len(asked)), asked))])
     live.start()
     while clock() < UNTIL_S:
         live.turn()
     return transport
-
-
-def fed_plan() -> Fed:
-    return 0.0, physical("", PLANS), encode(PLAN), 0, ()
 
 
 def fed_query(number: int, asked: tuple[str, Headers, int, float]) -> Fed:

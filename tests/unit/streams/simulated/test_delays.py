@@ -34,18 +34,14 @@ def test_dilated_time_shortens_delays_of_the_world_by_the_factor() -> None:
 CALM, HELD_UP = 0.001, 0.1
 
 
-def a_machine_that_pauses() -> tuple[tuple[float, float], ...]:
-    """Return a delay every ms for ten seconds; in the sixth second everything is delayed."""
-    return tuple((at / 1e3, HELD_UP if 5000 <= at < 6000 else CALM) for at in range(10_000))
-
-
 def unsent(now: Delay) -> RecordedQueries:
     """Return the queries of a recording that has none: moments stand for themselves."""
     return RecordedQueries((), np.random.default_rng(1), now, now)
 
 
 def test_recorded_pause_of_the_machine_delays_every_event_in_it() -> None:
-    seen = a_machine_that_pauses()
+    # A delay every ms for ten seconds; in the sixth second everything is delayed.
+    seen = tuple((at / 1e3, HELD_UP if 5000 <= at < 6000 else CALM) for at in range(10_000))
     world = DelayTrace(seconds=10.0, hops=seen, ways_in=seen, starts={"read": seen})
     now = 0.0
     found = as_seen(world, np.random.default_rng(1), 1.0, unsent(lambda: now))
