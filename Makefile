@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
 # The first of these that suits makes the environment.
 WITH := python3 python3.13 python3.12 python3.11
-# The files with tests that need a broker or models; to collect the others too takes 13 s a process.
+# The files with tests that need a broker or models; to collect the others too takes 9 s a process.
 # In this order, not by the number of tests of a file: the longest ones are alone in theirs. Short
 # ones fill the end. Three at once, for they wait for half of their time.
 MARKED = $(foreach folder,integration contract unit,$(sort \
