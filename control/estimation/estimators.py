@@ -217,7 +217,7 @@ def _since_the_first(seen: Sequence[float]) -> Sequence[float]:
     lately = seen[-FITTED - 1 :]
     first = next((at for at, x in enumerate(lately) if x > 0), 0)
     known = first == 0 and len(lately) > FITTED
-    return lately if known else lately[min(first + 1, len(lately) - 1) :]
+    return lately if known else lately[first + 1 :]
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

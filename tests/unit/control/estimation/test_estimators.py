@@ -220,3 +220,12 @@ def test_arrivals_that_begin_in_the_first_second_count_once_their_rate_is_known(
         total += came
         demand.count(counted(100.0 + tenth / 10, {0: total}, {}))
     assert trend(demand, 100.4, HORIZON) == pytest.approx(240.0 + HEADROOM)
+
+
+def test_the_second_of_the_first_queries_is_no_rate_when_it_ends_soon_after_them() -> None:
+    demand, total = Demand(), 0
+    for tenth, came in enumerate([0] * 60 + [146, 200]):
+        now, total = 100.04 + tenth / 10, total + came
+        demand.count(counted(now, {0: total}, {}))
+        assert tenth > 60 or trend(demand, now, HORIZON) == 0.0
+    assert trend(demand, now, HORIZON) == pytest.approx(2000.0 + HEADROOM)
