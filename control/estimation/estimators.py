@@ -136,11 +136,14 @@ def _windows(demand: Demand, now: float) -> list[tuple[float, float]]:
 
 
 def _just_begun(windows: Sequence[tuple[float, float]], level_qps: float) -> bool:
-    """Return whether a jump that shows in the newest interval does not in the one before."""
+    """Return whether a jump that shows in the newest interval does not in the one before, which has
+    no more queries than the level or the intervals before it show."""
     if len(windows) < 2:
         return False
     (newest_s, newest), (both_s, both) = windows[:2]
-    return both - newest <= level_qps * (both_s - newest_s)
+    all_s, every = windows[-1]
+    earlier_qps = (every - both) / (all_s - both_s) if len(windows) > 2 else level_qps
+    return both - newest <= min(level_qps, earlier_qps) * (both_s - newest_s)
 
 
 def _first_rate(demand: Demand, now: float) -> float:

@@ -213,13 +213,16 @@ def test_estimates_are_never_negative_and_the_average_stays_within_what_was_seen
     assert min(counts) - 1e-6 <= ewma(demand, now, HORIZON) <= max(counts) + 1e-6
 
 
-def test_arrivals_that_begin_in_the_first_second_count_once_their_rate_is_known() -> None:
+@pytest.mark.parametrize(("few", "many"), [(4, 24), (2, 204)])
+def test_arrivals_that_begin_in_the_first_second_count_once_their_rate_is_known(
+    few: int, many: int
+) -> None:
     demand, total = Demand(), 0
-    for tenth, came in enumerate((0, 0, 0, 4, 24)):
+    for tenth, came in enumerate((0, 0, 0, few, many)):
         assert trend(demand, 100.0 + tenth / 10, HORIZON) == 0.0
         total += came
         demand.count(counted(100.0 + tenth / 10, {0: total}, {}))
-    assert trend(demand, 100.4, HORIZON) == pytest.approx(240.0 + HEADROOM)
+    assert trend(demand, 100.4, HORIZON) == pytest.approx(10.0 * many + HEADROOM)
 
 
 def test_the_second_of_the_first_queries_is_no_rate_when_it_ends_soon_after_them() -> None:
