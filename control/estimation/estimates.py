@@ -308,7 +308,8 @@ class Estimates:
         planned = f"(planned for {planned_qps:.4g})"
         if last.exhausted and expected >= planned_qps:
             return None
-        if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
+        more = expected > planned_qps and jumped(self._demand, now, planned_qps)
+        if more or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} queries/s {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)
         if fell(expected, planned_qps):

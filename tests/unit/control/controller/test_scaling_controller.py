@@ -166,6 +166,20 @@ def test_a_jump_has_a_quick_plan_before_its_solve_has_ended_and_the_exact_one_af
     assert world.plan.mode == "accuracy"
 
 
+def test_a_jump_without_a_known_rate_is_no_reason_for_a_plan() -> None:
+    """Plans for 0 queries/s were made at the end of the second with the first queries."""
+    world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=6)
+    world.start(*WORKERS)
+    world.flow(4.0, 0.0)
+    world.now, made = world.now + 0.84 - world.now % 1, len(world.plans)
+    for came in (0, 189, 206):
+        world.now, world.total = world.now + 0.1, world.total + came
+        world.tell(counted(world.now, {0: world.total}, {}))
+    asked = [plan.demand_qps for plan in world.plans[made:]]
+    assert asked
+    assert min(asked) > 1900.0
+
+
 def test_a_jump_whose_first_queries_had_a_plan_has_its_own_as_soon_as_it_is_known() -> None:
     world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=6)
     world.start(*WORKERS)
