@@ -30,6 +30,11 @@ def of_one(_answer: Answer) -> int:
     return 1
 
 
+def at_no_level(_at_s: float) -> int:
+    """Return 0: however many devices are busy, batches are of one level."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
     """An executed batch; ``received_s``: the arrival of its first known item, ``waited_s``: the
@@ -101,7 +106,7 @@ def seen(
         lags=lags,
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
-        charged=charged,
+        charged={task: most for task, levels in charged.items() for most in levels.values()},
     )
 
 
@@ -244,15 +249,20 @@ def paying(
     devices: Mapping[str, str],
     rates: Mapping[str, float],
     reports: Iterable[Report],
-) -> tuple[list[RecordedBatch], Mapping[str, float]]:
+    busy: Callable[[float], int] = at_no_level,
+) -> tuple[list[RecordedBatch], Mapping[str, Mapping[int, float]]]:
     """Return the batches with the seconds in which their workers paid for earlier ones, and the
-    most that a batch of a task is charged, in profiled medians.
+    most that a batch of a task is charged at a level of busy devices, in profiled medians.
 
-    ``ran`` is by worker and time. A batch ran for its profiled median at least.
+    ``ran`` is by worker and time, and ``busy`` has the level at a time. A batch ran for its
+    profiled median at least.
     """
     paid = [each for each in ran if each.worker in rates]
     median_s = _medians(profile, devices)
-    runs = [RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x)) for x in paid]
+    runs = [
+        RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x), busy(x.started_s))
+        for x in paid
+    ]
     found = payments(runs, rates, reports)
     waited = {
         (each.worker, each.started_s): replace(each, waited_s=s, free=free)

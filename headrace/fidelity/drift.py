@@ -102,13 +102,9 @@ def _factors(world: World, run: Phase) -> dict[tuple[str, str], float]:
             ratios = [_ratio(alike, timed[what], of) for timed, _ in phases if what in timed]
             if (factor := _nearest_to_one(ratios)) is not None:
                 found[what, of] = factor
-    for task, most in run.charged.items():
-        ratios = [
-            most / charged[task] if max(most, charged[task]) < inf else None
-            for _, charged in phases
-            if charged.get(task)
-        ]
-        if most and (factor := _nearest_to_one(ratios)) is not None:
+    for task, levels in run.charged.items():
+        ratios = [_charge_ratio(levels, charged.get(task, {})) for _, charged in phases]
+        if (factor := _nearest_to_one(ratios)) is not None:
             found[f"batches of {task}", CHARGE] = factor
     return found
 
@@ -148,6 +144,18 @@ def _ratio(live: Alike, calibrated: Alike, of: str) -> float | None:
     if not logs:
         return None
     return exp(fsum(count * each for count, each in logs) / sum(count for count, _ in logs))
+
+
+def _charge_ratio(live: Mapping[int, float], calibrated: Mapping[int, float]) -> float | None:
+    """Return what batches were charged over the calibrated charge, as a mean over the levels that
+    both have."""
+    logs = [
+        log(most / calibrated[level])
+        for level, most in live.items()
+        if level in calibrated and min(most, calibrated[level]) > 0.0
+        and max(most, calibrated[level]) < inf
+    ]  # fmt: skip
+    return exp(fsum(logs) / len(logs)) if logs else None
 
 
 def _log_ratio(live: Seen, calibrated: Seen, of: str) -> float:

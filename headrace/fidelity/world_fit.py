@@ -60,9 +60,11 @@ def fitted(
     pipeline's time, in which ``dilate`` wall seconds pass in one second.
     """
     known = list(answers)
-    ran, charged = paying(batches(known, size_of), profile, devices, rates, reports)
+    ran = batches(known, size_of)
+    busy = occupancy([each for each in ran if each.worker in devices])
+    ran, charged = paying(ran, profile, devices, rates, reports, busy)
     at_once, real = read_at_once(ran), [each for each in ran if each.worker in devices]
-    levels = by_occupancy(occupancy(real), from_s, dilate)
+    levels = by_occupancy(busy, from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)
     # Time stamps are half a ms early on average, which the simulation models separately.

@@ -309,7 +309,11 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "seconds": phase.seconds,
         "lag_s": phase.lag_s,
         "charged": {
-            task: None if most == inf else round(most, 4) for task, most in phase.charged.items()
+            task: {
+                str(level): None if most == inf else round(most, 4)
+                for level, most in levels.items()
+            }
+            for task, levels in phase.charged.items()
         },
         "hops": _levels(phase.hops),
         "ways_in": _levels(phase.ways_in),
@@ -329,9 +333,7 @@ def _read_phase(value: Mapping[str, Any]) -> Phase:
         rate_qps=value["rate_qps"],
         seconds=value["seconds"],
         lag_s=value["lag_s"],
-        charged={
-            task: inf if most is None else float(most) for task, most in value["charged"].items()
-        },
+        charged={task: _read_charged(levels) for task, levels in value["charged"].items()},
         hops=_read_levels(value["hops"]),
         ways_in=_read_levels(value["ways_in"]),
         ways_out=_read_levels(value["ways_out"]),
@@ -341,6 +343,12 @@ def _read_phase(value: Mapping[str, Any]) -> Phase:
             for each in value["stretch"]
         },
     )
+
+
+def _read_charged(value: Mapping[str, float | None] | float | None) -> dict[int, float]:
+    """Return what batches are charged by level; earlier releases have one value for all."""
+    levels = value if isinstance(value, Mapping) else {"0": value}
+    return {int(level): inf if most is None else float(most) for level, most in levels.items()}
 
 
 def _levels(levels: Levels) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class Phase:
 
     For real devices: ``starts`` by task, from when a batch could begin until it did; ``stretch`` by
     task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median;
-    ``charged`` by task, the most that a worker with a part of a CPU pays for a batch, in multiples
-    of its profiled median. A series with too few samples is empty.
+    ``charged`` by task and level, the most that a worker with a part of a CPU pays for a batch, in
+    multiples of its profiled median. A series with too few samples is empty.
     """
 
     rate_qps: float
@@ -62,7 +62,7 @@ class Phase:
     lag_s: float = 0.0
     starts: Mapping[str, Levels] = field(default_factory=dict)
     stretch: Mapping[BatchKind, Levels] = field(default_factory=dict)
-    charged: Mapping[str, float] = field(default_factory=dict)
+    charged: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,12 @@ class WorldReplay:
 
     def charged(self, task: str) -> Delay:
         """Return the most that a worker with a part of a CPU pays for a task's batch at the present
-        rate, in medians."""
-        phases = self._world.phases
-        stands = _substitutes(phases, [task in phase.charged for phase in phases])
-        return lambda: phases[stands[self._at()]].charged[task] if stands else inf
+        rate and contention, in medians."""
+        levels = [
+            {level: partial(_same, most) for level, most in phase.charged.get(task, {}).items()}
+            for phase in self._world.phases
+        ]
+        return self._at_level(levels) or partial(_same, inf)
 
     def _sent(self) -> None:
         self._at()
@@ -290,6 +292,10 @@ def _over(phase: Phase, of: tuple[str, str], medians: Mapping[int, Mapping[int, 
         for level, seen in phase.stretch.get((*of, size), {}).items()
         for at_s, value in seen
     )
+
+
+def _same(value: float) -> float:
+    return value
 
 
 def _times(of: Delay, factor: float) -> float:

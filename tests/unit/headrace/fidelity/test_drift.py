@@ -27,7 +27,7 @@ def seen(*values: float) -> Seen:
 
 PHASE = Phase(
     rate_qps=10.0, seconds=40.0, hops={0: seen(0.001, 0.002)}, ways_in={0: seen(0.001)},
-    starts={"read": {0: seen(0.0005)}}, charged={"read": 2.0, "locate": inf},
+    starts={"read": {0: seen(0.0005)}}, charged={"read": {0: 2.0, 1: 3.0}, "locate": {0: inf}},
     stretch={
         ("read", "cpu", ANY_SIZE): {0: seen(2.0, 3.0)},
         ("read", "cpu", 1): {0: seen(2.0), 1: seen(3.0)},
@@ -63,11 +63,11 @@ def test_batches_are_compared_with_those_of_their_size_and_contention() -> None:
 
 
 def test_within_the_range_of_the_phases_nothing_drifts_and_outside_the_nearest_one_counts() -> None:
-    other = replace(PHASE, hops={0: seen(0.003)}, charged={"read": 2.5})
+    other = replace(PHASE, hops={0: seen(0.003)}, charged={"read": {0: 2.5}})
     world = World((PHASE, other))
-    between = factors(world, replace(PHASE, hops={0: seen(0.0025)}, charged={"read": 2.2}))
+    between = factors(world, replace(PHASE, hops={0: seen(0.0025)}, charged={"read": {0: 2.2}}))
     assert (between["hops", MEDIAN], between["batches of read", CHARGE]) == (1.0, 1.0)
-    outside = factors(world, replace(PHASE, hops={0: seen(0.006)}, charged={"read": 1.5}))
+    outside = factors(world, replace(PHASE, hops={0: seen(0.006)}, charged={"read": {0: 1.5}}))
     assert (outside["hops", MEDIAN], outside["batches of read", CHARGE]) == (2.0, 0.75)
 
 

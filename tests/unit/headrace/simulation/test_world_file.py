@@ -51,7 +51,7 @@ def a_calibration(file: PipelineFile, hop_s: float = 0.001) -> Calibration:
     phase = Phase(
         rate_qps=20.0, seconds=20.0, hops=always(hop_s), ways_in=always(hop_s),
         ways_out=always(hop_s), lag_s=0.0002, starts={"read": always(0.001)},
-        charged={"read": 1.5, "locate": inf},
+        charged={"read": {0: 1.5, 2: 1.25}, "locate": {0: inf}},
         stretch={
             ("read", "cpu", ANY_SIZE): {0: always(2.0)[0], 1: always(4.0)[0]},
             ("read", "cuda:0", ANY_SIZE): always(1.5),
@@ -84,6 +84,14 @@ def test_the_look_at_the_machine_is_read_as_stored_and_earlier_calibrations_have
     earlier = as_json(looked)
     del earlier["look"]
     assert from_json(earlier) == replace(looked, look=None)
+
+
+def test_earlier_calibrations_have_one_charge_for_all_levels(file: PipelineFile) -> None:
+    found = a_calibration(file)
+    earlier = json.loads(json.dumps(as_json(found)))
+    earlier["phases"][0]["charged"] = {"read": 1.5, "locate": None}
+    (phase,) = from_json(earlier).world.phases
+    assert phase.charged == {"read": {0: 1.5}, "locate": {0: inf}}
 
 
 def test_without_a_calibration_built_in_figures_are_used_and_said(file: PipelineFile) -> None:

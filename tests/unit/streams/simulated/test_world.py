@@ -81,11 +81,20 @@ def test_a_task_or_device_that_was_not_recorded_keeps_the_profile(task: str, dev
 
 
 def test_a_batch_is_charged_what_was_measured_at_the_present_rate() -> None:
-    slow = replace(a_phase(10.0, 0.001), charged={"read": 1.5})
-    fast = replace(a_phase(20.0, 0.001), charged={"read": 1.2, "locate": 1.1})
+    slow = replace(a_phase(10.0, 0.001), charged={"read": {0: 1.5}})
+    fast = replace(a_phase(20.0, 0.001), charged={"read": {0: 1.2}, "locate": {0: 1.1}})
     for rate, read in ((5.0, 1.5), (30.0, 1.2)):
         found = Situation(rate).replay(World((slow, fast)))
         assert [found.charged(task)() for task in ("read", "locate", "other")] == [read, 1.1, inf]
+
+
+def test_a_batch_is_charged_what_was_measured_with_as_many_devices_busy() -> None:
+    at = Situation()
+    found = at.replay(World((replace(a_phase(10.0, 0.001), charged={"read": {0: 2.5, 2: 1.5}}),)))
+    charged, seen = found.charged("read"), {}
+    for at.occupied in range(4):
+        seen[at.occupied] = charged()
+    assert seen == {0: 2.5, 1: 2.5, 2: 1.5, 3: 1.5}
 
 
 @pytest.mark.parametrize(
