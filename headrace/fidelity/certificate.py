@@ -119,6 +119,7 @@ class Certificate:
     of simulations that replay the delays and the plan of the live runs themselves, which tests
     queueing and control logic and predicts nothing. ``nulls``: predictions of the null models.
     ``drift``: the delays of the live runs over those of the calibration; it affects no verdict.
+    ``slowest``: the slowest queries of each live run, as ``slow_queries`` has them.
     """
 
     predicted_at: str
@@ -131,6 +132,7 @@ class Certificate:
     conditional: Mapping[str, float | None]
     nulls: Mapping[str, Mapping[str, float | None]]
     drift: tuple[DelayDrift, ...] = ()
+    slowest: tuple[Sequence[Mapping[str, Any]], ...] = ()
 
     @property
     def repeats(self) -> int:
@@ -182,6 +184,7 @@ class Certificate:
             "warning": self.warning,
             "conditions": asdict(self.conditions),
             "live_runs": [dict(run) for run in self.live_runs],
+            "slowest": [list(run) for run in self.slowest],
             "conditional": dict(self.conditional),
             "nulls": {name: dict(values) for name, values in self.nulls.items()},
         }
@@ -201,6 +204,7 @@ class Certificate:
                 conditions=Conditions(**conditions),
                 metrics=tuple(CertifiedMetric(**metric) for metric in value["metrics"]),
                 live_runs=tuple(value["live_runs"]),
+                slowest=tuple(value.get("slowest", ())),
                 drift=tuple(DelayDrift.from_json(each) for each in value.get("drift", ())),
                 **{name: value[name] for name in (
                     "predicted_at", "sha256", "live_started_at", "world", "conditional", "nulls",

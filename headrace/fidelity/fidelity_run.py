@@ -29,6 +29,7 @@ from headrace.fidelity.drift import drifts
 from headrace.fidelity.live_phase import live_phase
 from headrace.fidelity.live_run import (
     LiveEnvironment,
+    answers,
     check_emulated,
     live_environment,
     live_figures,
@@ -37,6 +38,7 @@ from headrace.fidelity.live_run import (
     sized,
 )
 from headrace.fidelity.null_models import null_models
+from headrace.fidelity.slow_queries import slowest
 from headrace.fidelity.variant_file import as_asked
 from headrace.machine import machine
 from headrace.machine_look import MachineLook, changes, look
@@ -99,11 +101,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """The figures of one live run and of the simulation that replays it, and its delays."""
+    """The figures of one live run and of the simulation that replays it, its delays and its slowest
+    queries."""
 
     figures: Figures
     conditional: Figures
     phase: Phase
+    slowest: list[dict[str, Any]]
     host_cpu_share: float | None
     behind_s: float
 
@@ -181,6 +185,7 @@ def certified(
         live_runs=tuple(figures),
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
+        slowest=tuple(each.slowest for each in live),
         drift=() if world is None else drifts(world, [each.phase for each in live]),
     )
 
@@ -316,7 +321,7 @@ def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> Li
         )
     return LiveRun(
         figures=found, conditional=again, host_cpu_share=system.host_cpu_share,
-        behind_s=system.behind_s, phase=phase,
+        behind_s=system.behind_s, phase=phase, slowest=slowest(answers(system), system.began_s),
     )  # fmt: skip
 
 

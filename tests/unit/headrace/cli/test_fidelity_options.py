@@ -113,13 +113,14 @@ def test_miss_exits_1_and_prints_the_judged_metrics(
     live = [
         LiveRun(
             figures=figures, conditional=figures, host_cpu_share=0.4, behind_s=0.001,
-            phase=Phase(rate_qps=20.0, seconds=4.0),
+            phase=Phase(rate_qps=20.0, seconds=4.0), slowest=[{"at_s": 1.0, "ms": 500.0}],
         )
     ] * 3  # fmt: skip
     found = certified(prediction, "abc", prediction.at + timedelta(seconds=1), live, None)
     assert print_certificate(found, as_json=True) == code
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads(json.dumps(found.as_json()))
+    assert found.as_stored()["slowest"] == [[{"at_s": 1.0, "ms": 500.0}]] * 3
     verdicts = {each["name"]: each["verdict"] for each in told["metrics"]}
     assert (told["met"], verdicts["p50_ms"] == "missed") == (code == 0, code == UNSUCCESSFUL)
     assert (told["sha256"], told["repeats"]) == ("abc", 3)
