@@ -166,6 +166,7 @@ def _stretches(file: "PipelineFile", world: str | None) -> tuple[dict[str, float
 
     Emulated devices run at their profile's speed, so no calibration changes their plans.
     """
+    from headrace.fidelity.certificate_store import known_drift
     from headrace.simulation.world_file import chosen_world, real_kinds, stretches_by_kind
 
     if not real_kinds(file):
@@ -173,7 +174,8 @@ def _stretches(file: "PipelineFile", world: str | None) -> tuple[dict[str, float
     found = chosen_world(file, world)
     stretches = {} if found.calibration is None else stretches_by_kind(found.calibration, file)
     slower = "".join(f"; {kind} takes {by:.2f} times as long" for kind, by in stretches.items())
-    return stretches, f"planned with {found.sentence}{slower}"
+    drift = known_drift(file.path, found.sha256)
+    return stretches, f"planned with {found.sentence}{slower}{drift}"
 
 
 def _mix(

@@ -102,6 +102,7 @@ def simulation_request(
 
     Raises ``CalibrationError``.
     """
+    from headrace.fidelity.certificate_store import known_drift
     from headrace.simulation.batch_runs import SimulationRequest
     from headrace.simulation.overrides import parsed_classes, parsed_devices
     from headrace.simulation.sweep import Sweep
@@ -123,7 +124,8 @@ def simulation_request(
         rates_qps=options["rate"], devices=[parsed_devices(text) for text in options["devices"]],
         slos_s=options["slo"],
     )  # fmt: skip
-    return request, sweep, f"simulated with {found.sentence}"
+    drift = known_drift(file.path, found.sha256)
+    return request, sweep, f"simulated with {found.sentence}{drift}"
 
 
 def _say_world(world: str, request: "SimulationRequest", sweep: "Sweep") -> None:

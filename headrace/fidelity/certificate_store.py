@@ -16,6 +16,7 @@ from headrace.atomic_file import write_whole
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CertificateError
 from headrace.fidelity.certificate import Certificate
+from headrace.fidelity.drift import beyond_bound, drift_text
 from headrace.simulation.world_file import named_profiles
 
 FOLDER = ".certificates"
@@ -82,6 +83,22 @@ def newest(file: Path) -> Certificate | None:
     """Return the newest certificate of a pipeline file, None without one."""
     found = [each.certificate for each in stored_certificates(file) if each.certificate is not None]
     return found[-1] if found else None
+
+
+def known_drift(file: Path, world_sha256: str) -> str:
+    """Return a clause if the newest certificate that a calibration predicted says that the machine
+    drifted since; "" otherwise, also if the certificates cannot be read.
+
+    ``world_sha256`` is that of the calibration's file, "" without a calibration.
+    """
+    try:
+        found = [each.certificate for each in stored_certificates(file)]
+    except (CertificateError, OSError):
+        return ""
+    of = [each for each in found if each and each.world and each.world["sha256"] == world_sha256]
+    if not of or not beyond_bound(of[-1].drift):
+        return ""
+    return f"; certificate of {of[-1].predicted_at}: {drift_text(of[-1].drift)}"
 
 
 def _read(path: Path) -> Certificate:

@@ -7,12 +7,14 @@ from headrace.fidelity.certificate_store import (
     Kept,
     folder,
     keep_prediction,
+    known_drift,
     newest,
     sha256,
     store_certificate,
     stored_certificates,
 )
 from headrace.fidelity.certificate_text import certificate_text, history_text
+from headrace.fidelity.drift import MEDIAN, DelayDrift
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
 
 
@@ -65,3 +67,24 @@ def test_a_certificate_for_a_person() -> None:
     assert "bounds hold below 70%" in told
     assert "built-in figures" in told
     assert "no prediction" in told  # of the conditional column
+
+
+def test_the_newest_certificate_of_a_calibration_tells_of_its_drift(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+
+    def keep(at: str, sha256: str, factor: float) -> None:
+        drift = (DelayDrift(what="hops", of=MEDIAN, factors=(factor,) * 3),)
+        world = {"path": "pipeline.world.json", "sha256": sha256, "date": "2026-11-22"}
+        keep_prediction(file, at, {})
+        store_certificate(file, at, replace(a_certificate(), world=world, drift=drift))
+
+    assert known_drift(file, "a") == ""
+    keep("1", "a", 1.5)
+    assert "hops took 1.50 times the calibrated time" in known_drift(file, "a")
+    assert (known_drift(file, "b"), known_drift(file, "")) == ("", "")
+    keep("2", "b", 2.0)
+    assert "1.50 times" in known_drift(file, "a")
+    keep("3", "a", 1.0)
+    assert known_drift(file, "a") == ""
+    folder(file).joinpath("3.certificate.json").write_text("{}")
+    assert known_drift(file, "a") == ""  # unreadable: a simulation needs none
