@@ -55,7 +55,7 @@ function common(about) {
     },
     legend: {top: 0, left: 0, textStyle: {color: ink}, itemWidth: narrow() ? 10 : 16,
       itemHeight: 8, itemGap: narrow() ? 8 : 10, icon: "roundRect", inactiveColor: soft},
-    grid: {left: 8, right: narrow() ? 26 : 14, top: 30, bottom: 4, containLabel: true},
+    grid: {left: 8, right: 26, top: 30, bottom: 4, containLabel: true},
   };
 }
 

@@ -136,9 +136,12 @@ function slotsTable(slots) {
 }
 
 function drawDevices(view) {
+  // An idle worker is not ready, as no variant is assigned to it: that is no trouble.
+  const troubled = new Set(view.nodes.filter((node) => !["ready", "idle"].includes(node.state))
+    .map((node) => node.device));
   const columns = [
     ["device", (row) => row.device, text], ["workers", (row) => String(row.workers)],
-    ["ready", (row) => String(row.ready), {bad: (row) => row.ready < row.workers}],
+    ["ready", (row) => String(row.ready), {bad: (row) => troubled.has(row.device)}],
     ["busy", (row) => percent(row.busy, 0)],
     ["$/h", (row) => number(row.usd_per_h, 3)], ["serves", (row) => row.serves.join(", "), text],
   ];
