@@ -79,9 +79,15 @@ def forbidden(config: KafkaConfig, operation: str, resource: str, name: str) -> 
 def refusal(
     config: KafkaConfig, error: KafkaError, operation: str, resource: str, name: str
 ) -> str:
-    """Return the message for an operation that the broker refused permanently, by ACL or not."""
+    """Return the message for an operation that the broker refused permanently, by ACL or not, or to
+    which it gave no answer in time."""
     if error.code() in FORBIDDEN:
         return forbidden(config, operation, resource, name)
+    if error.code() == KafkaError._MSG_TIMED_OUT:
+        return config.hide(
+            f"the broker at {config.bootstrap} did not answer a {operation} on {resource} {name!r} "
+            "in time; check it with `headrace doctor FILE`"
+        )
     sentence = turned_away(config, error)
     remedy = REMEDIES.get(error.code())
     return sentence or config.hide(

@@ -285,6 +285,12 @@ def test_only_permanent_errors_are_refusals() -> None:
         "the broker refused to Write on topic 't': Broker: Message size too large; raise the "
         "topic's max.message.bytes"
     )
+    # A load whose broker had stopped ended with "the broker refused to Write".
+    silent = KafkaError(KafkaError._MSG_TIMED_OUT, "Local: Message timed out")
+    assert refusal(config, silent, "Write", "topic", "t") == (
+        "the broker at a:1 did not answer a Write on topic 't' in time; check it with "
+        "`headrace doctor FILE`"
+    )
 
 
 def test_properties_of_topics_are_no_clients() -> None:
