@@ -10,6 +10,7 @@ from control.controller.membership import LOADING_S
 from schemas.effects import PLANS
 from schemas.pipeline import Policy
 from tests.control_world import FakeWorker, World, a_pipeline, a_profile
+from tests.property_examples import at_most
 
 WORKERS = ("w0", "w1", "w2", "w3", "w4")
 POLICIES = (
@@ -140,4 +141,4 @@ class ControllerMachine(RuleBasedStateMachine):
 
 
 TestController = ControllerMachine.TestCase
-TestController.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestController.settings = settings(max_examples=at_most(60), stateful_step_count=30, deadline=None)

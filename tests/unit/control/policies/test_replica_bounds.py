@@ -14,6 +14,7 @@ from control.policies.solvers import solve
 from control.problem.problem import Allocation, Problem, Replicas
 from profiles.measurements import QUANTILES, Latency
 from tests.allocation_world import a_problem, an_entry
+from tests.property_examples import at_most
 
 CHAIN = {"find": ("read",), "read": ()}
 ENTRIES = [
@@ -41,7 +42,7 @@ def count(plan: Allocation, task: str) -> int:
     return sum(each.count for each in plan.replicas if each.task == task)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_most(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(PLANNING), st.integers(1, 3), st.integers(0, 2), st.integers(0, 40))
 def test_every_policy_keeps_to_the_bounds(kind: str, least: int, more: int, tens: int) -> None:
     most = least + more

@@ -67,6 +67,7 @@ from tests.builders import (
 )
 from tests.control_world import World
 from tests.control_world import a_pipeline as a_control_pipeline
+from tests.property_examples import at_most
 
 MOST = 4096  # in place of eight MiB, so that a test may exceed it often
 PIPELINE = a_pipeline({"read": ["check"], "check": []})
@@ -199,7 +200,7 @@ HEADERS = st.lists(st.tuples(st.just("h"), SIZES.map(bytes)), max_size=40).map(t
 NAMES = st.sampled_from((0, 1, 256)).map(lambda n: "q" * n)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(st.tuples(VALUES, NAMES, HEADERS, st.booleans()), min_size=1, max_size=20))
 def test_ingress_makes_no_record_that_is_too_large(queries: list[Any]) -> None:
     ingress = Ingress("i", PIPELINE, (0,), incarnation=0.0)
@@ -219,7 +220,7 @@ def test_ingress_makes_no_record_that_is_too_large(queries: list[Any]) -> None:
     assert {n.upto for n in pieces if isinstance(n, Notice)} >= {len(queries)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(st.lists(VALUES, max_size=30), min_size=1, max_size=4), st.booleans())
 def test_workers_make_no_record_that_is_too_large(outputs: list[Any], raises: bool) -> None:
     worker = Worker("w", PIPELINE, "cpu", incarnation=0.0)
@@ -248,7 +249,7 @@ def test_workers_make_no_record_that_is_too_large(outputs: list[Any], raises: bo
     assert len(credit) == len(outputs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=20), st.booleans())
 def test_egress_makes_no_record_that_is_too_large(values: list[Any], in_json: bool) -> None:
     egress = Egress("e", a_pipeline(), (0, 1), incarnation=0.0)
@@ -267,7 +268,7 @@ def test_egress_makes_no_record_that_is_too_large(values: list[Any], in_json: bo
     assert [type(piece) for piece in pieces] == [Answer]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(st.tuples(VALUES, NAMES, HEADERS, st.booleans()), min_size=1, max_size=20))
 def test_the_scorer_makes_no_record_that_is_too_large(labels: list[Any]) -> None:
     pipeline = a_pipeline(labels=Labels())
@@ -285,7 +286,7 @@ def test_the_scorer_makes_no_record_that_is_too_large(labels: list[Any]) -> None
     assert [piece for send in sends(effects) for piece in fitted(send, most=8192)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(st.lists(st.lists(VALUES, min_size=1, max_size=10), min_size=1, max_size=4), HEADERS)
 def test_a_dispatcher_makes_no_record_that_is_too_large(values: list[Any], headers: Any) -> None:
     pipeline = a_pipeline({"scan": ["read"], "read": []})

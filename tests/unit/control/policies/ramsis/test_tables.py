@@ -318,6 +318,7 @@ def test_any_request_gives_fractions_and_a_decision_for_every_state(ask: Ask, po
             assert plan.table.choose(queue, slack_s).batch == queue
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(any_asks())
 def test_a_table_that_may_leave_queries_gives_fractions_and_batches_that_are_there(

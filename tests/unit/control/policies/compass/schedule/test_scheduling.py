@@ -30,6 +30,7 @@ from control.policies.compass.schedule.relaxation import (
 )
 from control.policies.compass.schedule.scheduling import Schedule, opened_gpus, schedule
 from control.problem.problem import PlanError
+from tests.property_examples import at_most
 
 ITEM = st.builds(
     PlanItem,
@@ -81,7 +82,7 @@ def placed(instance: Instance, made: Schedule) -> dict[str, int]:
     return opened
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=at_most(60))
 @given(instances())
 def test_goodput_equals_exhaustive_search(instance: Instance) -> None:
     made = schedule(instance, "goodput")
@@ -91,7 +92,7 @@ def test_goodput_equals_exhaustive_search(instance: Instance) -> None:
     assert placed(instance, made) == made.opened
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=at_most(60))
 @given(instances())
 def test_cost_equals_exhaustive_search_or_is_infeasible(instance: Instance) -> None:
     made = schedule(instance, "cost")
@@ -104,7 +105,7 @@ def test_cost_equals_exhaustive_search_or_is_infeasible(instance: Instance) -> N
         assert placed(instance, made) == made.opened
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=at_most(60))
 @given(instances(), st.sampled_from([cheapest_pairs, greedy_pairs]))
 def test_a_session_that_a_greedy_leaves_out_fits_with_none_of_its_plans(
     instance: Instance, offered: Callable[[Instance, str], Iterator[Pair]]
@@ -117,7 +118,7 @@ def test_a_session_that_a_greedy_leaves_out_fits_with_none_of_its_plans(
             assert any(used[n] > t.gpus for n, t in instance.tiers.items() if t.gpus is not None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=at_most(40))
 @given(instances(limited=False))
 def test_unlimited_tiers_serve_every_session_that_has_a_plan(instance: Instance) -> None:
     made = schedule(instance, "goodput")
