@@ -147,6 +147,7 @@ def test_a_load_that_rises_while_variants_load_slowly_is_planned_for_in_time(
     assert risen(tmp_path, load_s=10.0, seed=0).violation < 0.12
 
 
+@pytest.mark.thorough
 def test_after_the_loss_of_all_workers_half_first_load_the_fastest_loading_variant(
     tmp_path: Path,
 ) -> None:
