@@ -257,22 +257,21 @@ def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client
     assert client.left == [b"first"]
 
 
+def made(given: dict[str, str], **own: Any) -> dict[str, Any]:
+    """Return the settings of a producer with these properties of a file and of its own."""
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_client, "Producer", found.update)
+        kafka_client.producer(KafkaConfig("b:1", given), **own)
+    return found
+
+
 def test_a_properties_file_gives_no_expiry_by_another_name() -> None:
     """Of several names, librdkafka would use the one that it reads last."""
-    config = KafkaConfig("b:1", {"producer.message.timeout.ms": "30000"})
-    made: dict[str, Any] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka_client, "Producer", made.update)
-        kafka_client.producer(config, **sender.NO_EXPIRY)
-        assert "message.timeout.ms" not in made
-        kafka_client.producer(config)
-    assert made["message.timeout.ms"] == "30000"
+    given = {"producer.message.timeout.ms": "30000"}
+    assert "message.timeout.ms" not in made(given, **sender.NO_EXPIRY)
+    assert made(given)["message.timeout.ms"] == "30000"
 
 
 def test_a_properties_file_makes_no_record_too_large_for_the_producer() -> None:
-    config = KafkaConfig("b:1", {"message.max.bytes": "1000000"})
-    made: dict[str, Any] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka_client, "Producer", made.update)
-        kafka_client.producer(config)
-    assert made["message.max.bytes"] == MAX_RECORD_BYTES
+    assert made({"message.max.bytes": "1000000"})["message.max.bytes"] == MAX_RECORD_BYTES

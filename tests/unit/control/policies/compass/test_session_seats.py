@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from control.policies.compass.session_options import allocate
 from control.problem.problem import Problem
 from tests.session_world import TASKS, a_session_pipeline
@@ -17,21 +19,21 @@ def the_problem(workers: int, slots: int, most: int | None = None) -> Problem:
     )  # fmt: skip
 
 
-def test_every_worker_of_a_tier_gets_a_slot() -> None:
-    found = allocate(the_problem(workers=8, slots=8))
+@pytest.mark.parametrize(
+    ("workers", "binding"),
+    [
+        (8, ""),
+        # The control app ended with an error, and again after each restart.
+        (9, "task 'scan' has 8 slots, so that 1 of its 9 workers serve no session; raise "
+            "tasks.scan.slots"),
+    ],
+)  # fmt: skip
+def test_every_worker_of_a_tier_gets_a_slot_and_those_beyond_are_left_out(
+    workers: int, binding: str
+) -> None:
+    found = allocate(the_problem(workers=workers, slots=8))
     assert [each.count for each in found.replicas] == [8, 8]
-    assert (found.feasible, found.binding) == (True, "")
-
-
-def test_workers_beyond_the_slots_of_a_task_are_left_out_and_said() -> None:
-    """The control app ended with an error, and again after each restart."""
-    found = allocate(the_problem(workers=9, slots=8))
-    assert [each.count for each in found.replicas] == [8, 8]
-    assert (found.feasible, found.binding) == (
-        False,
-        "task 'scan' has 8 slots, so that 1 of its 9 workers serve no session; raise "
-        "tasks.scan.slots",
-    )
+    assert (found.feasible, found.binding) == (not binding, binding)
 
 
 def test_workers_beyond_the_replicas_of_the_file_are_left_out() -> None:
