@@ -70,7 +70,6 @@ async def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
 
 async def test_a_model_is_broken_once_no_plan_can_arrive_any_more() -> None:
     """A gateway whose user lost the right to read plans kept the last one for ever."""
-
     broker = BrokerInTest()
     model = a_model(broker)
     assert model.broken is None

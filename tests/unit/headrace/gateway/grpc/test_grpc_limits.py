@@ -99,7 +99,6 @@ async def test_a_client_is_cut_off_that(sent: bytes, pings: int) -> None:
 
 async def test_a_call_that_comes_as_its_connection_ends_is_served() -> None:
     """gRPC would cut off a connection that idles, whatever its client has just sent."""
-
     async with a_gateway(BrokerInTest(), limits=replace(LIMITS, idle_s=0.2)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
         writer.write(opening())

@@ -49,11 +49,8 @@ def test_a_call_without_a_message_is_a_bad_request() -> None:
     assert told.value.status.ending is Ending.BAD_REQUEST
 
 
-def test_each_of_several_messages_is_yielded() -> None:
-    async def play() -> list[bytes]:
-        return [each async for each in MessageWaits(LONG_S).timely(Come(b"a", b"b"))]
-
-    assert asyncio.run(play()) == [b"a", b"b"]
+async def test_each_of_several_messages_is_yielded() -> None:
+    assert [each async for each in MessageWaits(LONG_S).timely(Come(b"a", b"b"))] == [b"a", b"b"]
 
 
 class Coming:

@@ -48,7 +48,6 @@ async def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(
 ) -> None:
     """By the clock of the test, a call waits as long as the calls take that are handled before
     it."""
-
     async with (
         asyncio.timeout(60.0),
         served(tmp_path) as server,

@@ -33,7 +33,6 @@ async def test_answer_without_a_json_form_is_available_in_binary_form() -> None:
 
 async def test_a_time_in_the_future_is_refused() -> None:
     """Such as one in milliseconds: the answer would be pending for ever."""
-
     async with a_gateway(BrokerInTest()) as gateway:
         for since, status in (("1e300", 400), (f"{time.time() * 1e3:.0f}", 400), ("0", 404)):
             said = await said_to(gateway.http, got(f"{ANSWER}?since={since}"))

@@ -18,6 +18,7 @@ from streams.kafka.leases.lease_table import (
     encoded,
     read_lease,
 )
+from tests.property_examples import at_most
 
 Logged = tuple[LeaseRecord, int, float]  # with its offset and the broker's time
 
@@ -149,7 +150,7 @@ class Holder:
         return LeaseRecord(holder=self.name, act=act, partitions=self.partitions, claim=claim)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * at_most(100))
 @given(EVENTS)
 def test_no_answer_of_a_former_holder_can_be_written_once_the_next_one_begins(
     events: list[tuple[Act, int, set[int], float, bool]],
