@@ -61,18 +61,15 @@ def test_call_without_a_token_is_refused_before_its_message_has_come(
     assert asyncio.run(play()) is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_health_ends_a_call_whose_message_does_not_come(tmp_path: Path) -> None:
+async def test_health_ends_a_call_whose_message_does_not_come(tmp_path: Path) -> None:
     limits = replace(LIMITS, body_s=0.05)
 
-    async def play() -> tuple[grpc.StatusCode, str]:
-        async with (
-            a_gateway(BrokerInTest(), limits=limits) as gateway,
-            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
-        ):
-            call = channel.stream_unary("/grpc.health.v1.Health/Check")()
-            return await call.code(), await call.details()
-
-    code, why = asyncio.run(play())
+    async with (
+        a_gateway(BrokerInTest(), limits=limits) as gateway,
+        grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+    ):
+        call = channel.stream_unary("/grpc.health.v1.Health/Check")()
+        code, why = await call.code(), await call.details()
     assert code is grpc.StatusCode.DEADLINE_EXCEEDED
     assert why == "the message did not arrive within 0.05 s"
 

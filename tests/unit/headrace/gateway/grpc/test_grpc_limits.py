@@ -27,16 +27,13 @@ WATCH = "/grpc.health.v1.Health/Watch"
 
 
 @pytest.mark.parametrize("method", [*(f"{SERVICE}/{method}" for method in METHODS), REFLECTION])
-def test_a_call_ends_whose_message_does_not_come(method: str) -> None:
-    async def play() -> tuple[grpc.StatusCode, str]:
-        async with (
-            a_gateway(BrokerInTest(), limits=replace(LIMITS, body_s=0.05)) as gateway,
-            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
-        ):
-            call = channel.stream_unary(f"/{method}")(timeout=20.0)
-            return await call.code(), await call.details()
-
-    told = asyncio.run(play())
+async def test_a_call_ends_whose_message_does_not_come(method: str) -> None:
+    async with (
+        a_gateway(BrokerInTest(), limits=replace(LIMITS, body_s=0.05)) as gateway,
+        grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+    ):
+        call = channel.stream_unary(f"/{method}")(timeout=20.0)
+        told = await call.code(), await call.details()
     assert told == (
         grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive within 0.05 s",
     )  # fmt: skip
