@@ -136,7 +136,9 @@ class OpenAi:
         except TimeoutError:
             return OutOfTime(f"{where} had not finished within {left_s * 1e3:.0f} ms")
         except (aiohttp.ClientError, ServerFault) as error:
-            return ServerFault(f"{where}: {error or type(error).__name__}")
+            # aiohttp names its usual TLS settings, also for an address without TLS.
+            told = str(error).replace(" ssl:default", "")
+            return ServerFault(f"{where}: {told or type(error).__name__}")
         return self._after(text)
 
     def _messages(self, said: Any) -> list[Any]:
