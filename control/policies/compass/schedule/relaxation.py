@@ -8,9 +8,11 @@ Variables: ``x[j]`` sessions take column ``j``, ``g[b]`` empty GPUs are opened f
                   sum_{b of tier t} g[b] <= gpus[t]                        for every limited tier t
 
 The packing rows are those of ``packing.py``; for integers they are exact, so the same model is
-the integer program. Large instances are solved by *sifting*: prices from a sample of the classes
-select the few columns near the best of their class; the program over those columns gives new
-prices, until the dual bound over all columns equals its value. Any prices give a valid bound.
+the integer program. Large instances are solved by *sifting*: prices select the few columns near the
+best of their class; the program over those columns gives new prices, until the dual bound over all
+columns equals its value. Any prices give a valid bound. The first prices are those of a sample of
+the classes, in goodput improved on all classes by a smooth dual bound: sessions of a class divide
+among its columns by exp(value / temperature).
 """
 
 from collections.abc import Sequence
@@ -28,8 +30,9 @@ from control.policies.compass.schedule.instance import COST, Instance
 DIRECT = 4_000  # columns up to which the program is solved directly
 SAMPLE = 600  # classes that give the first prices
 TOLERANCE = 1e-6  # relative, between a value and its bound
-DESCENT = 80  # evaluations of the dual bound, at most
-FIRST_WINDOW = 1e-4  # relative to the largest column value: columns within it of their class's best
+DESCENT = 80  # evaluations of the smooth dual bound, at most
+TEMPERATURE = 0.003  # relative to the mean price of a column
+FIRST_WINDOW = 0.03  # relative to the same: columns whose value is so near their class's best
 WIDER = 5.0
 WHOLE = 2.0  # a window that holds every column
 ROUNDS = 10
@@ -113,35 +116,43 @@ def _sampled_prices(data: ProgramData) -> Floats | None:
 
 
 def _descended(data: ProgramData, prices: Floats) -> Floats:
-    """Return prices of a lower dual bound by L-BFGS-B: with many classes it is nearly smooth."""
+    """Return prices near those of the least dual bound."""
     if data.cost:  # the sample's prices are better: GPU prices are given
         return prices
-    start = dual_bound(data, prices)
+    temperature = max(TEMPERATURE * _mean_price(data, prices), 1e-9)
     found = _OPTIMIZE.minimize(
-        lambda at: _bound_and_slope(data, at),
+        lambda at: _bound_and_slope(data, at, temperature),
         prices,
         jac=True,
         bounds=[(0, None)] * len(prices),
         method="L-BFGS-B",
-        options={"maxfun": DESCENT, "ftol": 1e-9},
+        options={"maxfun": DESCENT, "ftol": 1e-7},
     )
     lower = np.asarray(found.x)
-    return lower if dual_bound(data, lower) < start else prices
+    return lower if dual_bound(data, lower) < dual_bound(data, prices) else prices
 
 
-def _bound_and_slope(data: ProgramData, prices: Floats) -> tuple[float, Floats]:
-    """Return the goodput's dual bound over limited tiers, and its gradient in the prices."""
+def _bound_and_slope(data: ProgramData, prices: Floats, temperature: float) -> tuple[float, Floats]:
+    """Return the goodput's smooth dual bound over limited tiers, and its gradient in the prices.
+
+    The bound itself has kinks, at which a descent stops: the prices of a sample are at one.
+    """
+    classes = data.classes
     values = column_values(data, prices)
     best = best_values(data, values)
-    taking = (values >= best[data.classes.owner] - 1e-12).astype(np.float64)
-    options = np.add.reduceat(taking, data.classes.start)
-    shares = data.classes.count / np.maximum(options, 1.0)
+    taking = np.exp((values - best[classes.owner]) / temperature)
+    options = np.add.reduceat(taking, classes.start) + np.exp(-best / temperature)  # 0: not served
+    shares = classes.count / options
     demanded = np.bincount(
-        data.classes.demand, taking * shares[data.classes.owner], minlength=len(data.takes)
+        classes.demand, taking * shares[classes.owner], minlength=len(data.takes)
     )
     supplied = data.free + data.gives * np.minimum(data.limit, 1e9)[data.tier][data.row_bin]
-    bound = float(data.classes.count @ best + supplied @ prices)
-    return bound, supplied - demanded @ data.takes
+    gained = classes.count @ (best + temperature * np.log(options))
+    return float(gained + supplied @ prices), supplied - demanded @ data.takes
+
+
+def _mean_price(data: ProgramData, prices: Floats) -> float:
+    return float((data.takes @ prices)[data.classes.demand].mean())
 
 
 def _sift(data: ProgramData, center: Floats) -> Relaxed | None:
@@ -188,7 +199,7 @@ def near_columns(data: ProgramData, prices: Floats, window: float) -> tuple[Floa
     """Return the sessions fixed for classes with one near column, and the other near columns."""
     values = column_values(data, prices)
     best = best_values(data, values)
-    slack = window * float(np.abs(values).max(initial=1e-9))
+    slack = window * _mean_price(data, prices) if window < WHOLE else np.inf
     near = values >= best[data.classes.owner] - slack
     spare = (best <= slack) & (not data.cost)  # not serving is as good
     fixed = near & _alone(data, near, spare)
@@ -257,7 +268,7 @@ def _restricted(
         A_eq=program.equal,
         b_eq=program.equal_rhs,
         bounds=(0, None),
-        method="highs-ds",
+        method="highs-ipm",  # with crossover to a vertex; twice as fast here as the simplex method
     )
     if found.status != 0:
         return None
