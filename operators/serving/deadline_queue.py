@@ -32,6 +32,11 @@ class Ticket:
         self.shadow = False  # its result is only compared with an answer
 
     @property
+    def slo_s(self) -> float:
+        """The seconds that the item's query has from its creation to its deadline."""
+        return self.work.deadline_s - self.work.created_s
+
+    @property
     def key(self) -> str:
         """A unique name of the item, even on a recreated topic."""
         work, branch = self.work, ".".join(map(str, self.item.branch))

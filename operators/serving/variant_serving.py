@@ -122,7 +122,7 @@ class VariantServing:
         first = list(islice(queue, 2 * size))
         return sparing(
             size,
-            [ticket.work.deadline_s - ticket.work.created_s for ticket in first],
+            [ticket.slo_s for ticket in first],
             [-rules.overrun_s(ticket.work, ticket.item, now) for ticket in first],
             lambda items: self.takes_s(variant, items),
             likely=self._pace.likely,
@@ -178,7 +178,10 @@ class VariantServing:
             if room and batch and filled + ticket.work.size > room:
                 break
             queue.popleft()
-            crowds = crowded and (not self._classes or _displaces(ticket, queue, size - len(batch)))
+            crowds = crowded and (
+                not self._classes
+                or displaces(ticket.slo_s, (each.slo_s for each in queue), size - len(batch))
+            )
             if overrun_s(ticket.work, ticket.item, ends_s, crowded=crowds) > 0:
                 late.append(ticket)
             else:
@@ -246,9 +249,3 @@ class VariantServing:
     def renew(self) -> list[Effect]:
         """Load the next variant of an old build anew, unless a load is under way."""
         return [] if self._device.loading else self._builds.renew(self._device.held)
-
-
-def _displaces(ticket: Ticket, behind: Iterable[Ticket], places: int) -> bool:
-    work = ticket.work
-    others_s = (each.work.deadline_s - each.work.created_s for each in behind)
-    return displaces(work.deadline_s - work.created_s, others_s, places)
