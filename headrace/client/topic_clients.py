@@ -35,7 +35,14 @@ from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, R
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
 from streams.kafka.admin.topic_admin import PartitionCount, readable_partitions
-from streams.kafka.kafka_client import OnError, available, fatal_errors, follower, producer
+from streams.kafka.kafka_client import (
+    OnError,
+    assign_more,
+    available,
+    fatal_errors,
+    follower,
+    producer,
+)
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal, unreadable
 from streams.kafka.topic_contents import offset_since, read_kept, watermarks
@@ -96,7 +103,7 @@ class Tail:
         added = range(len(self._starts), self._count.answered())
         if added:
             places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in added]
-            self._consumer.incremental_assign(places)
+            assign_more(self._consumer, places)
             self._starts += places
 
     def written(self, within_s: float) -> list[Message]:

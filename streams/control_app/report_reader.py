@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import fetched_from
-from streams.kafka.kafka_client import NO_CALLBACKS, Callbacks, consumer, heartbeat_id
+from streams.kafka.kafka_client import NO_CALLBACKS, Callbacks, assign_more, consumer, heartbeat_id
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.reading.partition_reader import assign_anew
@@ -81,7 +81,7 @@ class ReportReader:
             own = heartbeat_id(self._config)
             reader = consumer(self._config, self._group, **own, **self._callbacks)
             try:
-                reader.incremental_assign(places)
+                assign_more(reader, places)
                 self._read(reader, places, ends)
             finally:
                 reader.close()

@@ -4,8 +4,9 @@ docs/reference/topics.md explains the settings.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -14,6 +15,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 
@@ -23,6 +25,7 @@ from streams.topics import MAX_RECORD_BYTES
 
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
+LEADERS_S = 0.5  # longest wait for the leaders of newly assigned slots
 REPORT_TIMEOUT_MS = 1000
 # A connection whose peer vanished silently is given up after this; by default after 60 s.
 SOCKET_TIMEOUT_MS = 6000
@@ -134,6 +137,18 @@ def _consumer(config: KafkaConfig, group: str, wait_ms: int, more: Mapping[str, 
             **more,
         },
     )
+
+
+def assign_more(client: Consumer, places: Sequence[TopicPartition]) -> None:
+    """Read slots besides the present ones, from now on.
+
+    The client would look for a leader that it does not know only 0.5 to 1 s later (librdkafka
+    2.16), so it first asks for the leaders. It still does so later if no broker answers.
+    """
+    for topic in {place.topic for place in places}:
+        with suppress(KafkaException):
+            client.list_topics(topic, timeout=LEADERS_S)
+    client.incremental_assign(places)
 
 
 def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:

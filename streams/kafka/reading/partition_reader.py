@@ -20,7 +20,13 @@ from confluent_kafka import (
 )
 
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import Callbacks, available, consumer, read_headers
+from streams.kafka.kafka_client import (
+    Callbacks,
+    assign_more,
+    available,
+    consumer,
+    read_headers,
+)
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.offset_ledger import NO_EPOCH, Bounds
@@ -149,7 +155,7 @@ class PartitionReader:
         by_place = {(p.topic, p.partition): p for p in places}
         fresh = self._slots.begins(by_place, number)
         if fresh:
-            self._consumer.incremental_assign([p for at, p in by_place.items() if at in fresh])
+            assign_more(self._consumer, [p for at, p in by_place.items() if at in fresh])
             for place in fresh:
                 self._silent.reads(place, by_place[place].offset)
             held = self._read_of(fresh & self._slots.paused)
@@ -289,7 +295,7 @@ def assign_anew(
         for place, at in stopped
     ]
     _unassign(client, places)
-    client.incremental_assign(places)
+    assign_more(client, places)
 
 
 def _unassign(client: Consumer, places: list[TopicPartition]) -> None:

@@ -23,6 +23,9 @@ class Client:
     def incremental_unassign(self, places: list[TopicPartition]) -> None:
         pass
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        pass
+
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         self.assigned += [(p.topic, p.partition, p.offset) for p in places]
 

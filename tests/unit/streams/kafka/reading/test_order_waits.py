@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.reading import partition_reader
@@ -13,18 +13,29 @@ PLACE = ("p.work.read", 0)
 
 
 class Silent:
-    """A consumer without records; ``waits`` records the timeouts of its polls."""
+    """A consumer without records; ``waits`` records the timeouts of its polls, ``calls`` the
+    answered requests for leaders and the assignments."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
+        self.calls: list[str] = []
+        self.answers = True
 
     def poll(self, timeout_s: float) -> None:
         self.waits.append(timeout_s)
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        self.calls.append(f"leaders of {topic}")
+
     def incremental_assign(self, places: list[TopicPartition]) -> None:
+        self.calls.append("assign")
+
+    def pause(self, places: list[TopicPartition]) -> None:
         pass
 
-    pause = resume = seek = incremental_assign
+    resume = seek = pause
 
 
 @pytest.fixture
@@ -68,3 +79,14 @@ def test_a_reader_that_is_held_fetches_nothing_and_still_takes_orders(client: Si
     reader.held = False
     reader.fetch(1.0)
     assert client.waits == [ORDERS_WAIT_S]
+
+
+def test_a_newly_assigned_slot_is_read_once_its_leader_is_asked_for(client: Silent) -> None:
+    a_reader().fetch(0.1)
+    assert client.calls == [f"leaders of {PLACE[0]}", "assign"]
+
+
+def test_a_slot_is_assigned_although_no_broker_names_its_leader(client: Silent) -> None:
+    client.answers = False
+    a_reader().fetch(0.1)
+    assert client.calls == ["assign"]

@@ -195,6 +195,9 @@ class Assigned:
     def incremental_unassign(self, places: list[TopicPartition]) -> None:
         """Do nothing."""
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        pass
+
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         self.places += places
 

@@ -25,6 +25,9 @@ class Client:
     def poll(self, timeout_s: float) -> None:
         """Return no record."""
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        pass
+
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         self.assigned += [place.offset for place in places]
 

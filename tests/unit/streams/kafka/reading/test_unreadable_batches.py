@@ -51,6 +51,9 @@ class Client:
     def __init__(self) -> None:
         self._next = 0
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        pass
+
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         (place,) = places
         self._next = max(0, place.offset)
