@@ -38,6 +38,8 @@ def as_asked(
 ) -> Iterator[PipelineFile]:
     """Yield the pipeline file with this policy and these workers; the original if it has them.
 
+    With other workers the file has no other policy: a fixed plan of one may need more of them.
+
     Raises ``PipelineError`` for an unknown policy, impossible workers, or a folder that cannot be
     written to.
     """
@@ -53,6 +55,8 @@ def as_asked(
     document["policy"] = name
     if not same:
         _set_devices(document.setdefault("cluster", {}), wanted)
+        others = document.get("policies", {})
+        document["policies"] = {kept: others[kept] for kept in others if kept == name}
     path = file.path.with_name(f".{file.path.stem}.{os.getpid()}{file.path.suffix}")
     try:
         _write(document, path, file)

@@ -32,6 +32,18 @@ def test_another_policy_and_other_workers_are_in_a_file_for_the_time_of_the_run(
     assert set(tmp_path.iterdir()) == before
 
 
+def test_fewer_workers_than_another_policy_asks_for_are_no_obstacle(tmp_path: Path) -> None:
+    four = {"replicas": {"detect/small": 3, "read/small": 1}}
+    file = read_pipeline_file(a_cluster(tmp_path, policies={"fast": four}))
+    with as_asked(file, file.pipeline.policy, 2) as found:
+        assert found.cluster.devices == (("emulated", 2),)
+    with (
+        pytest.raises(PipelineError, match="'fast' asks for 4 replicas but the cluster has 2"),
+        as_asked(file, "fast", 2),
+    ):
+        pass
+
+
 def test_devices_of_types_are_those_to_start_with(tmp_path: Path) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path))
     with as_asked(file, devices={"gpu": 1, "slow": 3}) as found:
