@@ -143,9 +143,12 @@ def assign_more(client: Consumer, places: Sequence[TopicPartition]) -> None:
     """Read slots besides the present ones, from now on.
 
     The client would look for a leader that it does not know only 0.5 to 1 s later (librdkafka
-    2.16), so it first asks for the leaders. It still does so later if no broker answers.
+    2.16), so it first asks for the leaders. It still does so later if no broker answers. It is not
+    asked for those of slots with a leader epoch: the client compares an epoch with the log's only
+    when it finds the leader after the assignment.
     """
-    for topic in {place.topic for place in places}:
+    compared = {place.topic for place in places if place.leader_epoch is not None}
+    for topic in {place.topic for place in places} - compared:
         with suppress(KafkaException):
             client.list_topics(topic, timeout=LEADERS_S)
     client.incremental_assign(places)
