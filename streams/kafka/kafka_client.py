@@ -25,6 +25,7 @@ from streams.topics import MAX_RECORD_BYTES
 
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
+SEEK_S = 5.0  # longest wait for an assignment
 LEADERS_S = 0.5  # longest wait for the leaders of newly assigned slots
 REPORT_TIMEOUT_MS = 1000
 # A connection whose peer vanished silently is given up after this; by default after 60 s.
@@ -143,15 +144,53 @@ def assign_more(client: Consumer, places: Sequence[TopicPartition]) -> None:
     """Read slots besides the present ones, from now on.
 
     The client would look for a leader that it does not know only 0.5 to 1 s later (librdkafka
-    2.16), so it first asks for the leaders. It still does so later if no broker answers. It is not
-    asked for those of slots with a leader epoch: the client compares an epoch with the log's only
-    when it finds the leader after the assignment.
+    2.16), so it first asks for the leaders. It still does so later if no broker answers. Raise
+    ``KafkaException`` as ``read_from`` does.
     """
-    compared = {place.topic for place in places if place.leader_epoch is not None}
-    for topic in {place.topic for place in places} - compared:
+    for topic in {place.topic for place in places}:
         with suppress(KafkaException):
             client.list_topics(topic, timeout=LEADERS_S)
-    client.incremental_assign(places)
+    read_from(client.incremental_assign, client, places)
+
+
+def read_from(
+    assign: Callable[[list[TopicPartition]], object],
+    client: Consumer,
+    places: Sequence[TopicPartition],
+) -> None:
+    """Assign slots to a client so that it compares their leader epochs with the log's.
+
+    If the client knows a slot's leader, it does so only on a seek. Until then the slot is assigned
+    at its log's start, and none of those records is delivered: from an offset beyond the log's end
+    the client could go back to the start after the seek. Raise ``KafkaException`` if a slot cannot
+    be sought within ``SEEK_S``.
+    """
+    compared = [place for place in places if place.leader_epoch is not None]
+    assign([*_log_starts(client, compared), *(p for p in places if p.leader_epoch is None)])
+    until_s = time.monotonic() + SEEK_S
+    for place in compared:
+        while not _sought(client, place, time.monotonic() > until_s):
+            time.sleep(POLL_S)
+
+
+def _log_starts(client: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return slots at the start of their logs; at their own places once no broker answers."""
+    found: list[TopicPartition] = []
+    with suppress(KafkaException):
+        for place in places:
+            start, _ = client.get_watermark_offsets(place, timeout=LEADERS_S)
+            found.append(TopicPartition(place.topic, place.partition, start))
+    return [*found, *places[len(found) :]]
+
+
+def _sought(client: Consumer, place: TopicPartition, last: bool) -> bool:
+    try:
+        client.seek(place)
+    except KafkaException:  # its assignment waits for the end of another one
+        if last:
+            raise
+        return False
+    return True
 
 
 def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:

@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 
 from streams.kafka.admin.topic_admin import readable_partitions
-from streams.kafka.kafka_client import POLL_S, available, consumer
+from streams.kafka.kafka_client import POLL_S, available, consumer, read_from
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
@@ -107,7 +107,7 @@ def records_between(
 
 def _until(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message | None]:
     """Yield a partition's records up to ``high``, and None after each request."""
-    reader.assign([start])
+    read_from(reader.assign, reader, [start])
     at = start.offset if start.offset < high else 0
     while at < high:
         for message in available(reader, 0.1, _RECORDS_AT_ONCE):

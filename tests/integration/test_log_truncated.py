@@ -34,9 +34,19 @@ def write(broker: str, topic: str, names: list[str]) -> None:
         assert writer.flush(WITHIN_S) == 0  # one batch per record, to cut between two
 
 
-def read(broker: str, topic: str, count: int, group: str = "reader") -> list[str]:
-    """Read records from the commit onwards, and commit after them."""
+def read(
+    broker: str, topic: str, count: int, group: str = "reader", known: bool = False
+) -> list[str]:
+    """Read records from the commit onwards, and commit after them.
+
+    If the topic is ``known``, the client already reads another slot of it.
+    """
     transport = KafkaTransport(KafkaConfig(broker), group, validates=True)
+    if known:
+        number = transport.assign([(topic, 1)], [], commits=True)
+        while transport.assigned < number:
+            transport.fetch(0.01)
+            transport.end_turn(time.time())
     transport.assign([(topic, 0)], [], commits=True)
     found: list[str] = []
     until_s = time.monotonic() + WITHIN_S
@@ -105,10 +115,10 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with local.borrow(home) as broker:
         kafka = KafkaConfig(broker.bootstrap)
         queries, outputs = physical(PIPELINE.name, QUERIES), physical(PIPELINE.name, OUTPUTS)
-        topics = [f"cut-{fresh}" for fresh in FRESH]
+        topics = [f"cut-{fresh}-{known}" for fresh in FRESH for known in (False, True)]
         names = [queries, outputs, *topics]
         client = admin(kafka)
-        for made in client.create_topics([NewTopic(name, 1) for name in names]).values():
+        for made in client.create_topics([NewTopic(name, 2) for name in names]).values():
             made.result(WITHIN_S)
         for topic in topics:
             read_of_all(broker.bootstrap, topic)
@@ -116,11 +126,14 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield lose_the_ends(home, [queries, *topics])
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("fresh", FRESH)
-def test_a_reader_goes_on_with_the_first_record_behind_the_cut(bootstrap: str, fresh: int) -> None:
-    new = [f"new-{n}" for n in range(fresh)]
-    write(bootstrap, f"cut-{fresh}", new)
-    assert read(bootstrap, f"cut-{fresh}", fresh) == new
+def test_a_reader_goes_on_with_the_first_record_behind_the_cut(
+    bootstrap: str, fresh: int, known: bool
+) -> None:
+    topic, new = f"cut-{fresh}-{known}", [f"new-{n}" for n in range(fresh)]
+    write(bootstrap, topic, new)
+    assert read(bootstrap, topic, fresh, known=known) == new
 
 
 def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(bootstrap: str) -> None:

@@ -35,7 +35,7 @@ class Read:
 
 class Log:
     """A consumer of a partition with the offsets 0 to ``end`` - 1, whose group has committed
-    ``done`` with ``EPOCH``. It finds the cut by an epoch as librdkafka does."""
+    ``done`` with ``EPOCH``. It finds the cut by a sought epoch as librdkafka does."""
 
     def __init__(self, end: int, done: int) -> None:
         self._end, self._done = end, done
@@ -53,7 +53,12 @@ class Log:
 
     def assign(self, places: list[TopicPartition]) -> None:
         (place,) = places
-        begin = min(place.offset, CUT) if place.leader_epoch == EPOCH else place.offset
+        self._read_from(place.offset)
+
+    def seek(self, place: TopicPartition) -> None:
+        self._read_from(min(place.offset, CUT) if place.leader_epoch == EPOCH else place.offset)
+
+    def _read_from(self, begin: int) -> None:
         records = [Read(offset) for offset in range(begin, self._end)]
         self._unread = [*records, Read(self._end, KafkaError._PARTITION_EOF)]
 

@@ -184,10 +184,11 @@ def test_a_reader_that_keeps_up_is_never_disturbed(steps: list[tuple[bool, int]]
 
 
 class Assigned:
-    """A consumer that keeps its assignment."""
+    """A consumer that keeps its assignment, of logs that begin at offset 2."""
 
     def __init__(self) -> None:
         self.places: list[TopicPartition] = []
+        self.sought: list[TopicPartition] = []
 
     def resume(self, places: list[TopicPartition]) -> None:
         """Do nothing."""
@@ -201,9 +202,16 @@ class Assigned:
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         self.places += places
 
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        return 2, 9
+
+    def seek(self, place: TopicPartition) -> None:
+        self.sought.append(place)
+
 
 def test_a_slot_is_read_anew_with_the_epoch_of_its_last_record() -> None:
     """Its log may have lost its end meanwhile and have other records at that offset."""
     client: Any = Assigned()
     assign_anew(client, [(A, 5), (B, 6)], {A: 9, B: 9}, {A: 3})
-    assert [(p.offset, p.leader_epoch) for p in client.places] == [(5, 3), (6, None)]
+    assert [p.offset for p in client.places] == [2, 6]
+    assert [(p.offset, p.leader_epoch) for p in client.sought] == [(5, 3)]
