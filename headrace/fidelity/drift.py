@@ -18,6 +18,7 @@ from streams.simulated.world import Levels, Phase, World
 BOUND = 1.1  # a larger factor, or one below its inverse, is a drift
 FLOOR_S = 0.0002  # delays that differ by less are alike
 MEDIAN, MEAN, CHARGE = "median", "mean", "charge"
+BATCHES = "batches of "
 
 Alike = Mapping[Hashable, Seen]  # delays by size of the batch and level of contention
 
@@ -66,12 +67,17 @@ class DelayDrift:
         return f"{self.what} took {self.factor:.2f} times the calibrated time {often}"
 
 
-def drifts(world: World, runs: Sequence[Phase]) -> tuple[DelayDrift, ...]:
-    """Return the comparison of every quantity that the calibration and all runs have."""
+def drifts(world: World, runs: Sequence[Phase], *, batches: bool = True) -> tuple[DelayDrift, ...]:
+    """Return the comparison of every quantity that the calibration and all runs have.
+
+    Without ``batches`` those of batches are omitted: another policy runs other variants, whose
+    times may depart from their profiles by other factors.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         for key, factor in _factors(world, run).items():
-            found.setdefault(key, []).append(round(factor, 4))
+            if batches or not key[0].startswith(BATCHES):
+                found.setdefault(key, []).append(round(factor, 4))
     return tuple(
         DelayDrift(what=what, of=of, factors=tuple(factors))
         for (what, of), factors in found.items()
@@ -105,7 +111,7 @@ def _factors(world: World, run: Phase) -> dict[tuple[str, str], float]:
     for task, levels in run.charged.items():
         ratios = [_charge_ratio(levels, charged.get(task, {})) for _, charged in phases]
         if (factor := _nearest_to_one(ratios)) is not None:
-            found[f"batches of {task}", CHARGE] = factor
+            found[f"{BATCHES}{task}", CHARGE] = factor
     return found
 
 
@@ -129,7 +135,7 @@ def _timed(phase: Phase) -> Mapping[str, Alike]:
         add(f"starts of {task}", levels)
     for (task, device, size), levels in phase.stretch.items():
         if size != ANY_SIZE:
-            add(f"batches of {task} on {device}", levels, size)
+            add(f"{BATCHES}{task} on {device}", levels, size)
     return found
 
 

@@ -49,7 +49,7 @@ from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.world_file import ChosenWorld, beyond, chosen_world, profiles_sha256
 from headrace.terminal import progress, say
 from operators.reporter import INTERVAL_S
-from streams.simulated.world import Phase, World
+from streams.simulated.world import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
-    certificate = certified(prediction, digest, started, live, request.world.world)
+    certificate = certified(prediction, digest, started, live, request.world)
     return certificate, store_certificate(request.original.path, prediction.name, certificate)
 
 
@@ -164,12 +164,14 @@ def certified(
     digest: str,
     started: datetime,
     live: Sequence[LiveRun],
-    world: World | None,
+    chosen: ChosenWorld,
 ) -> Certificate:
-    """Return the certificate of a prediction with a calibrated ``world``, whose file has the
+    """Return the certificate of a prediction with a ``chosen`` world, whose file has the
     SHA-256 ``digest``, by live runs from ``started`` on."""
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
+    calibration = chosen.calibration
+    policies = {prediction.conditions.policy, calibration and calibration.policy}
     busiest = max((share for share in shares if share is not None), default=None)
     return Certificate(
         predicted_at=_iso(prediction.at),
@@ -186,7 +188,9 @@ def certified(
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
         slowest=tuple(each.slowest for each in live),
-        drift=() if world is None else drifts(world, [each.phase for each in live]),
+        drift=()
+        if chosen.world is None
+        else drifts(chosen.world, [each.phase for each in live], batches=len(policies) == 1),
     )
 
 

@@ -52,6 +52,16 @@ def test_runs_like_the_calibration_have_no_drift() -> None:
     }  # fmt: skip
 
 
+def test_under_another_policy_batches_are_not_compared() -> None:
+    """It runs other variants."""
+    slower = replace(
+        PHASE, stretch={("read", "cpu", 1): {0: seen(3.0)}}, charged={"read": {0: 9.0}}
+    )
+    found = drifts(World((PHASE,)), [slower], batches=False)
+    assert {each.what for each in found} == {"hops", "ways in", "starts of read"}
+    assert beyond_bound(found) == ()
+
+
 def test_batches_are_compared_with_those_of_their_size_and_contention() -> None:
     """Another policy or load has others of both, and the machine is still the same."""
     stretch = {("read", "cpu", 1): {1: seen(3.0, 3.0)}, ("read", "cpu", 4): {0: seen(9.0)}}
