@@ -194,7 +194,10 @@ def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: An
 @click.argument("hop", metavar="TIER>TIER")
 @click.option("--rate", help="Rate, as in 0.2Mbps. Default: the file's.")
 @click.option("--delay", help="Delay, as in 40ms. Default: the file's.")
-def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -> None:
+@bootstrap_option
+def link(
+    file: Path, name: str, hop: str, rate: str | None, delay: str | None, bootstrap: str | None
+) -> None:
     """Change an emulated link of one session, for experiments.
 
     Links are emulated if the file has an emulated tier. The workers on this machine apply the
@@ -204,9 +207,13 @@ def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -
     Example:
       headrace session link planned.yaml cam-17 'handheld>cloud' --rate 0.2Mbps
     """
+    from headrace.broker.connect import reached_running
+    from headrace.client.session_view import session_named
     from headrace.roles.link_file import change_link
 
-    print_text(change_link(read_file(file), name, hop, rate, delay))
+    read = read_file(file)
+    named = session_named(read, reached_running(bootstrap), name)
+    print_text(change_link(read, named.id, hop, rate, delay))
 
 
 def _give(

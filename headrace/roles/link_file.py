@@ -102,6 +102,11 @@ def change_link(
     file: PipelineFile, session: str, hop: str, rate: str | None, delay: str | None
 ) -> str:
     """Change a session's link; return a sentence. Raises ``PipelineError`` for an unknown link."""
+    if not any(tier.emulated for tier in file.cluster.tiers):
+        raise PipelineError(
+            f"{file.path}: no tier is emulated, so no link is; for an experiment give a tier "
+            "`device: emulated`"
+        )
     links = search_space(file).links
     from_, _, to = hop.partition(">")
     planned = links.get((from_, to))

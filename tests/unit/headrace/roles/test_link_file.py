@@ -1,5 +1,6 @@
 """Links that a user changes for one session through a file that the workers follow."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_without_a_rate_the_link_is_that_of_the_file_again() -> None:
     change_link(FILE, "cam-17", "handheld>cloud", "0.2Mbps", None)
     change_link(FILE, "cam-17", "handheld>cloud", None, None)
     assert read_links(link_file(FILE.pipeline.name)) == {}
+
+
+def test_links_of_real_tiers_cannot_be_changed() -> None:
+    """No worker would read the change."""
+    tiers = tuple(replace(tier, emulated=False) for tier in FILE.cluster.tiers)
+    real = replace(FILE, cluster=replace(FILE.cluster, tiers=tiers))
+    with pytest.raises(PipelineError, match="no tier is emulated"):
+        change_link(real, "cam-17", "handheld>cloud", "0.2Mbps", None)
 
 
 @pytest.mark.parametrize(
