@@ -25,7 +25,7 @@ from headrace.fidelity.certificate import (
 )
 from headrace.fidelity.certificate_store import keep_prediction, sha256, store_certificate
 from headrace.fidelity.conditional import conditional
-from headrace.fidelity.drift import drifts
+from headrace.fidelity.drift import DelayDrift, drifts
 from headrace.fidelity.live_phase import live_phase
 from headrace.fidelity.live_run import (
     LiveEnvironment,
@@ -46,7 +46,13 @@ from headrace.results.figures import Figures
 from headrace.simulation.overrides import Devices, overridden
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import figures_of
-from headrace.simulation.world_file import ChosenWorld, beyond, chosen_world, profiles_sha256
+from headrace.simulation.world_file import (
+    Calibration,
+    ChosenWorld,
+    beyond,
+    chosen_world,
+    profiles_sha256,
+)
 from headrace.terminal import progress, say
 from operators.reporter import INTERVAL_S
 from streams.simulated.world import Phase
@@ -155,7 +161,7 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
-    certificate = certified(prediction, digest, started, live, request.world)
+    certificate = certified(prediction, digest, started, live, request.world.calibration)
     return certificate, store_certificate(request.original.path, prediction.name, certificate)
 
 
@@ -164,14 +170,12 @@ def certified(
     digest: str,
     started: datetime,
     live: Sequence[LiveRun],
-    chosen: ChosenWorld,
+    calibration: Calibration | None,
 ) -> Certificate:
-    """Return the certificate of a prediction with a ``chosen`` world, whose file has the
+    """Return the certificate of a prediction with a ``calibration``, whose file has the
     SHA-256 ``digest``, by live runs from ``started`` on."""
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
-    calibration = chosen.calibration
-    policies = {prediction.conditions.policy, calibration and calibration.policy}
     busiest = max((share for share in shares if share is not None), default=None)
     return Certificate(
         predicted_at=_iso(prediction.at),
@@ -188,10 +192,17 @@ def certified(
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
         slowest=tuple(each.slowest for each in live),
-        drift=()
-        if chosen.world is None
-        else drifts(chosen.world, [each.phase for each in live], batches=len(policies) == 1),
+        drift=_drift(prediction.conditions.policy, calibration, live),
     )
+
+
+def _drift(
+    policy: str, calibration: Calibration | None, live: Sequence[LiveRun]
+) -> tuple[DelayDrift, ...]:
+    if calibration is None:
+        return ()
+    runs = [each.phase for each in live]
+    return drifts(calibration.world, runs, batches=calibration.policy == policy)
 
 
 # ---------------------------------------------------------------------- before the live runs
