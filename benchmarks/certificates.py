@@ -13,7 +13,7 @@ The exit code is 1 if a metric is missed, a null model is better in some metric,
 policies differs from the live one. OUT_DIR keeps pipelines, calibrations and certificates, and
 ``certificates.md`` has all of them, misses too, with commit, date, machine and its load, and the
 order of the policies, predicted and live. Run it on an idle machine. Per row, the calibration takes
-(4 x S + 20) s and each of the six cases three live runs of S s, times the dilation of the row, plus
+4 x (S + 25) s and each of the six cases three live runs of S s, times the dilation of the row, plus
 some 60 s per live run for start-up and broker.
 """
 

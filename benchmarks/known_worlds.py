@@ -31,7 +31,7 @@ from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
-from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
+from headrace.fidelity.calibration_run import CalibrationRequest, rates_in_turn, rates_of
 from headrace.fidelity.certificate import METRICS, MISSED, judged, predicted, values_of
 from headrace.fidelity.world_fit import fitted
 from headrace.results.figures import Figures
@@ -124,21 +124,18 @@ class Written:
 
 def calibrated(known: KnownWorld, seed: int, seconds: float) -> World:
     """Return the calibration of a known machine, as ``headrace calibrate`` measures it."""
-    file, written = postcode(), Written()
+    file = postcode()
     request = CalibrationRequest(file=file, rates_qps=(RATE_QPS,), seconds=seconds, seed=seed)
-    steps = steps_of(rates_of(request), request.seconds, request.passes)
-    times = arrivals(steps, np.random.default_rng(seed))
-    run = a_run(known, "loki", Recorded(times), 1000 + seed)
-    began_s = simulated(run, lambda sent: None, (written,)).first_s
-    workers, table = real_workers(file), load_profile(file)
+    rng, workers, table = np.random.default_rng(seed), real_workers(file), load_profile(file)
     phases = []
-    for step in steps:
-        from_s, until_s = began_s + step.from_s, began_s + step.until_s
-        known_answers = [x for x in written.answers if from_s <= x.created_s < until_s]
+    for at, rate in enumerate(rates_in_turn(rates_of(request), request.passes)):
+        written = Written()
+        run = a_run(known, "loki", Recorded(poisson(rate, seconds, rng)), 1000 * (at + 1) + seed)
+        from_s = simulated(run, lambda sent: None, (written,)).first_s
         phases.append(
             fitted(
-                known_answers, table, workers, dilate=1.0, from_s=from_s, until_s=until_s,
-                rate_qps=step.rate_qps, rates=own_rates(file, workers),
+                written.answers, table, workers, dilate=1.0, from_s=from_s,
+                until_s=from_s + seconds, rate_qps=rate, rates=own_rates(file, workers),
                 reports=written.reports,
             )
         )  # fmt: skip

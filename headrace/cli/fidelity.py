@@ -114,7 +114,7 @@ def _show_history(path: Path, as_json: bool) -> int:
               help="Queries/s to measure at; a single rate also at half of it. Default: a "
               "quarter and a half of the planned capacity.")  # fmt: skip
 @click.option("--seconds", type=DURATION, default="20s", show_default=True,
-              help="Time at each rate in each pass.")  # fmt: skip
+              help="Time at each rate in each pass, from a cold start.")  # fmt: skip
 @click.option("--passes", type=click.IntRange(1), default=2, show_default=True,
               help="Number of measurements of each rate.")  # fmt: skip
 @click.option("--dilate", type=NumberRange(1), default=1.0, show_default=True,
@@ -130,7 +130,7 @@ def calibrate(
     """Measure this machine and its broker for simulations.
 
     The command runs the pipeline on a temporary local broker, every role as a process, under
-    Poisson arrivals of a few rates. It measures hops, the times into and out of the pipeline, and
+    Poisson arrivals of a few rates, each from a cold start of its own. It measures hops, the times into and out of the pipeline, and
     the starts and durations of batches, by rate and by the number of busy devices.
 
     The calibration is stored beside the file, as pipeline.world.json for pipeline.yaml. simulate,

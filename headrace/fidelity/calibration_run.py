@@ -1,18 +1,17 @@
 """``headrace calibrate``: measure the machine on a live run of its own, apart from judged runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from control.problem.problem import PlanError
-from headrace.arrivals.arrival_processes import Recorded, Times, poisson
+from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CalibrationError, Unsuccessful
 from headrace.fidelity.live_phase import live_phase
 from headrace.fidelity.live_run import (
-    LiveEnvironment,
     live_environment,
     live_figures,
     play,
@@ -23,10 +22,11 @@ from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles
 from headrace.machine import machine
 from headrace.machine_look import MachineLook, look
+from headrace.results.figures import Figures
 from headrace.simulation.experiments import plannable_demand
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
-from streams.simulated.world import World
+from streams.simulated.world import Phase, World
 
 LOADS = (0.25, 0.5)  # of the planned capacity, without --rate
 HALF = 0.5  # with one --rate: also this part of it
@@ -47,28 +47,38 @@ class CalibrationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationStep:
-    """A part of the calibration's arrivals with one rate, in seconds from their start."""
+class MeasuredRun:
+    """What one run at one rate shows."""
 
-    rate_qps: float
-    from_s: float
-    until_s: float
+    phase: Phase
+    figures: Figures
+    round_trips_s: Sequence[float]
+    host_cpu_share: float | None
 
 
 def calibrate(request: CalibrationRequest) -> Calibration:
     """Run live, and return the calibration.
 
-    Raises as ``live_environment`` does, and ``Unsuccessful`` if too few queries were answered to
-    measure.
+    Every rate has a cold start of its own, as the runs that are predicted have: a pipeline's first
+    minute is slower than the later ones. Raises as ``live_environment`` does, and ``Unsuccessful``
+    if too few queries were answered to measure.
     """
-    steps = steps_of(rates_of(request), request.seconds, request.passes)
-    times = arrivals(steps, np.random.default_rng(request.seed))
-    queries = sized(request.file, Recorded(times), request.seed)
-    seen = look()
+    rates, seen = rates_in_turn(rates_of(request), request.passes), look()
+    rng = np.random.default_rng(request.seed)
+    arrivals = [Recorded(poisson(rate, request.seconds, rng)) for rate in rates]
+    with as_asked(request.file, request.policy) as file:
+        runs = [
+            _measured(replace(request, file=file, seed=request.seed + at), rate, arrivals[at])
+            for at, rate in enumerate(rates)
+        ]
+    return calibration_of(request, runs, sum(len(each.times_s) for each in arrivals), seen)
+
+
+def _measured(request: CalibrationRequest, rate_qps: float, arrivals: Recorded) -> MeasuredRun:
+    file, queries = request.file, sized(request.file, arrivals, request.seed)
     with (
-        as_asked(request.file, request.policy) as file,
         live_environment(file, file.pipeline.policy, request.dilate) as system,
-        progress("calibrating", len(times)) as advance,
+        progress(f"calibrating at {rate_qps:g}/s", len(arrivals.times_s)) as advance,
     ):
         play(
             system,
@@ -76,7 +86,12 @@ def calibrate(request: CalibrationRequest) -> Calibration:
             lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
             request.seed,
         )
-    return calibration_of(request, steps, times, system, seen)
+    return MeasuredRun(
+        live_phase(system, 0.0, request.seconds, rate_qps, request.dilate),
+        live_figures(system, arrivals.times_s),
+        system.round_trips_s,
+        system.host_cpu_share,
+    )
 
 
 def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
@@ -99,52 +114,37 @@ def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
     return tuple(float(f"{load * most:.3g}") for load in LOADS)
 
 
-def steps_of(
-    rates_qps: Sequence[float], seconds: float, passes: int
-) -> tuple[CalibrationStep, ...]:
-    """Return the parts of the run: rates ascending and descending in turn, so that a drift of the
+def rates_in_turn(rates_qps: Sequence[float], passes: int) -> tuple[float, ...]:
+    """Return the rates of all runs, ascending and descending in turn, so that a drift of the
     machine is not taken for an effect of the rate."""
-    order = [
+    return tuple(
         rate
         for number in range(passes)
         for rate in (rates_qps if number % 2 == 0 else rates_qps[::-1])
-    ]
-    return tuple(
-        CalibrationStep(rate, at * seconds, (at + 1) * seconds) for at, rate in enumerate(order)
     )
-
-
-def arrivals(steps: Sequence[CalibrationStep], rng: np.random.Generator) -> Times:
-    """Return Poisson arrivals of every step."""
-    parts = [
-        step.from_s + poisson(step.rate_qps, step.until_s - step.from_s, rng) for step in steps
-    ]
-    return np.concatenate(parts)
 
 
 def calibration_of(
-    request: CalibrationRequest,
-    steps: Sequence[CalibrationStep],
-    times: Times,
-    system: LiveEnvironment,
-    seen: MachineLook,
+    request: CalibrationRequest, runs: Sequence[MeasuredRun], queries: int, seen: MachineLook
 ) -> Calibration:
-    """Return the calibration that a finished run shows; ``seen``: the machine before it."""
+    """Return the calibration that finished runs show; ``seen``: the machine before them.
+
+    Raises ``Unsuccessful`` if too few of their ``queries`` were answered to measure.
+    """
     file = request.file
-    phases = tuple(
-        live_phase(system, step.from_s, step.until_s, step.rate_qps, request.dilate)
-        for step in steps
-    )
+    shares = [each.host_cpu_share for each in runs if each.host_cpu_share is not None]
+    busiest = max(shares, default=None)
+    phases = tuple(each.phase for each in runs)
     if not any(phase.ways_in for phase in phases):
-        share = "unknown" if system.host_cpu_share is None else f"{system.host_cpu_share:.0%}"
+        share = "unknown" if busiest is None else f"{busiest:.0%}"
         raise Unsuccessful(
-            f"too few of {len(times)} queries passed their first task to measure (host busy: "
+            f"too few of {queries} queries passed their first task to measure (host busy: "
             f"{share}); stop other work, give a lower --rate or more --seconds, or --dilate with "
             "emulated devices"
         )
     return Calibration(
-        world=World(phases, broker_quantiles(system.round_trips_s)),
-        figures=tuple(live_figures(system, times, step.from_s, step.until_s) for step in steps),
+        world=World(phases, broker_quantiles([x for each in runs for x in each.round_trips_s])),
+        figures=tuple(each.figures for each in runs),
         pipeline=file.pipeline.name,
         tasks_sha256=tasks_sha256(file),
         profiles_sha256=profiles_sha256(file),
@@ -154,6 +154,6 @@ def calibration_of(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
         versions=run_versions(),
-        host_cpu_share=system.host_cpu_share,
+        host_cpu_share=busiest,
         look=seen,
     )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
@@ -13,7 +12,7 @@ from headrace.cli.fidelity import print_certificate
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import BAD_INPUT, UNSUCCESSFUL, CalibrationError
-from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
+from headrace.fidelity.calibration_run import CalibrationRequest, rates_in_turn, rates_of
 from headrace.fidelity.certificate_store import keep_prediction, store_certificate
 from headrace.fidelity.fidelity_run import (
     LiveRun,
@@ -161,12 +160,7 @@ def test_rates_rise_and_fall_so_that_drift_does_not_look_like_a_rate_effect(tmp_
     assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0, 10.0))) == (10.0, 40.0)
     low, high = rates_of(CalibrationRequest(file=file, policy="loki"))
     assert 0 < low < high
-    steps = steps_of((10.0, 30.0), 5.0, 2)
-    assert [step.rate_qps for step in steps] == [10.0, 30.0, 30.0, 10.0]
-    times = arrivals(steps, np.random.default_rng(0))
-    assert list(times) == sorted(times)
-    counts = [int(((times >= s.from_s) & (times < s.until_s)).sum()) for s in steps]
-    assert [20 < n < 85 for n in counts] == [True, False, False, True]
+    assert rates_in_turn((10.0, 30.0), 3) == (10.0, 30.0, 30.0, 10.0, 10.0, 30.0)
 
 
 def test_queries_have_the_sizes_of_their_file_or_those_that_the_pipeline_names(
