@@ -28,13 +28,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.certificate_tables import conditions, summary, table
 from benchmarks.emulated_cluster import DATA as LOKI
 from benchmarks.emulated_cluster import SHIPPED, prepared
 from headrace.arrivals.arrival_processes import poisson
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.fidelity.calibration_run import CalibrationRequest, calibrate
 from headrace.fidelity.certificate import Certificate
-from headrace.fidelity.certificate_text import certificate_text
 from headrace.fidelity.fidelity_run import certificate_request, certify
 from headrace.machine import machine
 from headrace.simulation.world_file import store, world_path
@@ -139,23 +139,21 @@ def certified(row: CertifiedRow, sizes: Sizes) -> Iterator[tuple[str, Certificat
 
 def page(found: Sequence[tuple[str, Certificate]]) -> str:
     """Return every certificate as a page."""
-    shares = [certificate.conditions.host_cpu_share for _, certificate in found]
-    busiest = max((share for share in shares if share is not None), default=0.0)
-    missed = sum(not certificate.met for _, certificate in found)
     short = [f"- {each}" for each in shortfalls(found)] or ["- nothing"]
     lines = [
         "# Predictive certificates",
         "",
         f"Written by `python -m benchmarks.certificates` at commit {_commit()}, "
-        f"{datetime.now(UTC).isoformat(timespec='minutes')}, on {machine()}; the host was at most "
-        f"{busiest:.0%} busy. {len(found)} certificates, {missed} of them missed. "
-        "What falls short:",
+        f"{datetime.now(UTC).isoformat(timespec='minutes')}, on {machine()}: "
+        f"{summary(each for _, each in found)}. What falls short:",
         "",
         *short,
         "",
+        table(found),
+        "",
+        *(f"- {name}: {conditions(each)}" for name, each in found),
+        "",
     ]
-    for name, certificate in found:
-        lines += [f"## {name}", "", "```", certificate_text(certificate), "```", ""]
     return "\n".join(
         [
             *lines,

@@ -130,8 +130,9 @@ def calibrate(
     """Measure this machine and its broker for simulations.
 
     The command runs the pipeline on a temporary local broker, every role as a process, under
-    Poisson arrivals of a few rates, each from a cold start of its own. It measures hops, the times into and out of the pipeline, and
-    the starts and durations of batches, by rate and by the number of busy devices.
+    Poisson arrivals of a few rates, each from a cold start of its own. It measures hops, the times
+    into and out of the pipeline, and the starts and durations of batches, by rate and by the number
+    of busy devices.
 
     The calibration is stored beside the file, as pipeline.world.json for pipeline.yaml. simulate,
     compare, plan and fidelity use it as long as it fits.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.certificate_tables import table
 from benchmarks.certificates import CertifiedRow, cases, least_skill, order, page, shortfalls
 from headrace.fidelity.certificate import Certificate
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
@@ -57,9 +58,18 @@ def test_shortfalls_are_misses_better_null_models_and_reversed_policy_orders() -
 def test_the_page_has_every_certificate_and_says_how_busy_the_host_was() -> None:
     found = [("cluster: 1 of the load, loki, 20 devices", a_certificate(p50_ms=150.0))]
     told = page(found)
-    assert "1 certificates, 1 of them missed" in told
-    assert "at most 50% busy" in told
-    assert "MISSED" in told
+    assert "0 of 1 certificates met" in told
+    assert "| cluster: 1 of the load, loki, 20 devices | p50, ms | 150.0 (" in told
+    assert "+50.0 % | 0.00 | missed |" in told
+    assert "host 50% busy; drift: none" in told
+
+
+def test_an_error_beyond_the_bound_and_within_the_spread_is_marked() -> None:
+    made = a_certificate()
+    (error,) = (replace(m, error=0.3, verdict="must") for m in made.metrics if m.name == "p95_ms")
+    assert "+30.0 % | - | must * |" in table([("case", replace(made, metrics=(error,)))])
+    within = replace(error, error=0.07)
+    assert "+7.0 % | - | must |" in table([("case", replace(made, metrics=(within,)))])
 
 
 def test_the_least_skill_is_that_of_the_worst_metric() -> None:
