@@ -255,6 +255,7 @@ class WorldReplay:
     def _drawn(self, block: int) -> tuple[int, float]:
         """Draw the phase that represents a block, and the moment at which its stretch begins.
 
+        The first block of a run is that of a phase, as both begin with a cold start.
         Between two calibrated rates the nearer one is likelier; beyond them the outermost one
         represents all.
         """
@@ -262,7 +263,11 @@ class WorldReplay:
         rate = self._rate(block * BLOCK_S, (block + 1) * BLOCK_S)
         choice = self._known[_drawn_rate(self._world.rates_qps, rate, float(rng.random()))]
         phase = choice[int(rng.integers(len(choice)))]
-        return phase, float(rng.random()) * max(self._world.phases[phase].seconds - BLOCK_S, 0.0)
+        last_s = max(self._world.phases[phase].seconds - BLOCK_S, 0.0)
+        if block == 0:
+            return phase, 0.0
+        first_s = min(BLOCK_S, last_s)
+        return phase, first_s + float(rng.random()) * (last_s - first_s)
 
 
 def _sent_s(phase: Phase) -> list[float]:
