@@ -4,9 +4,10 @@ docs/reference/topics.md explains the settings.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -26,6 +27,7 @@ from streams.topics import MAX_RECORD_BYTES
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 SEEK_S = 5.0  # longest wait for an assignment
+LED_S = 600.0  # a client forgets leaders after ``metadata.max.age.ms``, 900 s
 LEADERS_S = 0.5  # longest wait for the leaders of newly assigned slots
 REPORT_TIMEOUT_MS = 1000
 # A connection whose peer vanished silently is given up after this; by default after 60 s.
@@ -140,16 +142,35 @@ def _consumer(config: KafkaConfig, group: str, wait_ms: int, more: Mapping[str, 
     )
 
 
-def assign_more(client: Consumer, places: Sequence[TopicPartition]) -> None:
-    """Read slots besides the present ones, from now on.
+class KnownLeaders:
+    """The topics whose leaders a consumer knows.
 
-    The client would look for a leader that it does not know only 0.5 to 1 s later (librdkafka
-    2.16), so it first asks for the leaders. It still does so later if no broker answers. Raise
-    ``KafkaException`` as ``read_from`` does.
+    A consumer that is assigned a slot without a known leader looks for it only 0.5 to 1 s later
+    (librdkafka 2.16). It still does so later if no broker answers in time.
     """
-    for topic in {place.topic for place in places}:
+
+    def __init__(self, client: Consumer) -> None:
+        self._client = client
+        self._asked_s: dict[str, float] = {}
+
+    def ask(self, topics: Iterable[str]) -> None:
+        """Let the client know the leaders of these topics.
+
+        Before the first assignment an answer takes 1 ms; later it waits behind a fetch of the same
+        connection, for up to ``fetch.wait.max.ms``.
+        """
+        now = time.monotonic()
         with suppress(KafkaException):
-            client.list_topics(topic, timeout=LEADERS_S)
+            for topic in dict.fromkeys(topics):
+                if now - self._asked_s.get(topic, -inf) > LED_S:
+                    self._client.list_topics(topic, timeout=LEADERS_S)
+                    self._asked_s[topic] = now
+
+
+def assign_more(client: Consumer, places: Sequence[TopicPartition]) -> None:
+    """Read slots besides the present ones, from now on; raise ``KafkaException`` as ``read_from``
+    does."""
+    KnownLeaders(client).ask(place.topic for place in places)
     read_from(client.incremental_assign, client, places)
 
 

@@ -115,8 +115,8 @@ class OffsetLedger:
         self._jobs.put(lambda: self._release(gone))
 
     def look_up(self, topic: str, slots: Iterable[int], then: Callable[[Starts], None]) -> None:
-        """Call ``then`` on the ledger's thread with the slots' committed offsets, else the
-        beginning."""
+        """Call ``then`` on the ledger's thread with the slots' committed offsets, else those of
+        their logs' starts."""
         wanted = tuple(slots)
         self._jobs.put(lambda: self._answered(lambda: self._found(topic, wanted), then))
 
@@ -262,6 +262,12 @@ class OffsetLedger:
         starts: Starts = committed(self._client, topic, slots)
         self.confirmed.update({(p.topic, p.partition): p.offset for p in starts})
         self._kept.update({(p.topic, p.partition): _copy(p) for p in starts if p.offset >= 0})
+        # The reader's client would ask where a log begins behind a fetch, for fetch.wait.max.ms.
+        unread = [(p.topic, p.partition) for p in starts if p.offset == OFFSET_BEGINNING]
+        bounds = bounds_now(self._client, unread) if unread else {}
+        for place in starts:
+            if (at := (place.topic, place.partition)) in bounds:
+                place.offset = bounds[at][0]
         return starts
 
     def _end(self, place: Place) -> int:

@@ -115,8 +115,13 @@ class KafkaTransport:
         self._stalled = StalledSends()
 
     def warm(self, topics: Iterable[str]) -> bool:
-        """Connect the producer and fetch these topics' metadata; False if the broker is away."""
-        return self._sender.warm(topics)
+        """Connect, and fetch these topics' metadata, before reading begins; False if the broker is
+        away."""
+        names = tuple(topics)
+        warm = self._sender.warm(names)
+        if warm:
+            self._reader.know_leaders(names)
+        return warm
 
     # ------------------------------------------------------------------ reading
 
