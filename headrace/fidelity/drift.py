@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from control.estimation.operator_paces import common
 from streams.simulated.delays import ANY_SIZE, Seen
 from streams.simulated.world import Levels, Phase, World
 
@@ -175,6 +176,4 @@ def _log_ratio(live: Seen, calibrated: Seen, of: str) -> float:
 def _nearest_to_one(ratios: Iterable[float | None]) -> float | None:
     """Return the ratio nearest to 1, and 1 if there are larger and smaller ones; None for none."""
     known = [ratio for ratio in ratios if ratio is not None]
-    if not known:
-        return None
-    return min(known) if min(known) > 1.0 else max(known) if max(known) < 1.0 else 1.0
+    return common(known) if known else None
