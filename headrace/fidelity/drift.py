@@ -6,7 +6,7 @@ whether it was: the delays of their answers are fitted as those of a calibration
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, fsum, inf, log
 from typing import Any
 
@@ -19,7 +19,6 @@ from streams.simulated.world import Levels, Phase, World
 BOUND = 1.1  # a larger factor, or one below its inverse, is a drift
 FLOOR_S = 0.0002  # delays that differ by less are alike
 MEDIAN, MEAN, CHARGE = "median", "mean", "charge"
-BATCHES = "batches of "
 
 Alike = Mapping[Hashable, Seen]  # delays by size of the batch and level of contention
 
@@ -76,9 +75,9 @@ def drifts(world: World, runs: Sequence[Phase], *, batches: bool = True) -> tupl
     """
     found: dict[tuple[str, str], list[float]] = {}
     for run in runs:
-        for key, factor in _factors(world, run).items():
-            if batches or not key[0].startswith(BATCHES):
-                found.setdefault(key, []).append(round(factor, 4))
+        compared = run if batches else replace(run, stretch={}, charged={})
+        for key, factor in _factors(world, compared).items():
+            found.setdefault(key, []).append(round(factor, 4))
     return tuple(
         DelayDrift(what=what, of=of, factors=tuple(factors))
         for (what, of), factors in found.items()
@@ -112,7 +111,7 @@ def _factors(world: World, run: Phase) -> dict[tuple[str, str], float]:
     for task, levels in run.charged.items():
         ratios = [_charge_ratio(levels, charged.get(task, {})) for _, charged in phases]
         if (factor := _nearest_to_one(ratios)) is not None:
-            found[f"{BATCHES}{task}", CHARGE] = factor
+            found[f"batches of {task}", CHARGE] = factor
     return found
 
 
@@ -136,7 +135,7 @@ def _timed(phase: Phase) -> Mapping[str, Alike]:
         add(f"starts of {task}", levels)
     for (task, device, size), levels in phase.stretch.items():
         if size != ANY_SIZE:
-            add(f"{BATCHES}{task} on {device}", levels, size)
+            add(f"batches of {task} on {device}", levels, size)
     return found
 
 
